@@ -394,18 +394,39 @@ class Broken(nn.Module):
 """
 
 
-@pytest.mark.slow
-def test_another_root_is_run_where_the_one_on_the_way_cannot_be(tmp_path: Path) -> None:
-    path = tmp_path / "model.py"
-    path.write_text(HELPER)
-    layer = parse_layer({"confirm": "always"}, tmp_path, lambda _: "a test")
-    configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), tmp_path)
-    workspace, _ = open_workspace([path], configuration, tmp_path)
+def fixed_in(path: Path) -> Any:
+    """The fixed findings in a file or folder, each verified with its own worker."""
+    folder = path if path.is_dir() else path.parent
+    layer = parse_layer({"confirm": "always"}, folder, lambda _: "a test")
+    configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), folder)
+    workspace, _ = open_workspace([path], configuration, folder)
     linter = Linter(workspace, all_rules())
     found = linter.lint()
-    assert [one.finding.region for one in found.linted] == [("Broken.forward", "choose")]
     with verifier(workspace, found, None) as verify:
-        (fixed,) = fix_findings(linter({}), linter, FixOptions(), verify).fixed
+        return fix_findings(linter({}), linter, FixOptions(), verify).fixed
+
+
+@pytest.mark.slow
+def test_another_root_is_run_where_the_one_on_the_way_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(HELPER)
+    (fixed,) = fixed_in(tmp_path / "model.py")
+    assert fixed.finding.region == ("Broken.forward", "choose")
+    assert fixed.verification is not None
+    assert fixed.verification.outcome == "proven"
+
+
+@pytest.mark.slow
+def test_two_files_of_a_project_that_import_the_same_module(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text("def doubled(x):\n    return x * 2\n")
+    (tmp_path / "gates.py").write_text(
+        "import ops\nimport torch\n\n\ndef gate(h: torch.Tensor):\n"
+        "    if h.sum() > 0:\n        return ops.doubled(h)\n    return h\n"
+    )
+    (tmp_path / "model.py").write_text(
+        "import gates\nimport ops\nimport torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n"
+        "    def forward(self, x: torch.Tensor):\n        return ops.doubled(gates.gate(x))\n"
+    )
+    (fixed,) = fixed_in(tmp_path)
     assert fixed.verification is not None
     assert fixed.verification.outcome == "proven"
 

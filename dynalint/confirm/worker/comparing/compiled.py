@@ -98,7 +98,7 @@ def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None
 
 def compared(one: Way, other: Way) -> EagerComparison:
     """Run calls in two ways, one call after the other, up to the first difference or exception in the first way."""
-    torch.compiler.reset()
+    runs.reset()
     gradients = False
     try:
         function, counterpart = one.callable(), other.callable()

@@ -44,6 +44,9 @@ from .line_tables import exact_lines, recorded_columns
 from .records import Break, Compile, EagerRun, Run, Span
 from .reports import BREAKS, failure, frames_of, is_limit, parts_of, resumed, stack_above_dynamo
 
+# The frames that Dynamo compiles for a module can be in these modules.
+_COMPILED_FIRST = ("torch.nn.modules.", "torch._dynamo.external_utils")
+
 Maker = Callable[[], Callable[..., Any]]
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -61,6 +64,21 @@ def default_run(make: Maker, calls: Iterable[Call], files: Iterable[str] = (), b
 def fullgraph_run(make: Maker, calls: Sequence[Call]) -> Run:
     """Compile with `fullgraph=True` and run `calls` up to the first exception."""
     return compiled_run(make, calls, Listener(), fullgraph=True)
+
+
+def reset() -> None:
+    """Reset Dynamo, including its references to modules of a project that another version of the project replaces.
+
+    Dynamo keeps them in a cache, and in the globals of functions that it compiled, which can be torch's own.
+    """
+    torch.compiler.reset()
+    forget = getattr(getattr(symbolic_convert, "_import_module", None), "cache_clear", None)
+    if forget is not None:
+        forget()
+    for name in [name for name in sys.modules if name.startswith(_COMPILED_FIRST)]:
+        names = vars(sys.modules[name])
+        for alias in [one for one in names if one.startswith("__import_")]:
+            del names[alias]
 
 
 def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> EagerRun:
@@ -298,7 +316,7 @@ def compiled_run(
     Raises:
         UnknownReleaseError: If Dynamo's metrics are not where they were in the releases that dynalint knows.
     """
-    torch.compiler.reset()
+    reset()
     metrics.forget()
     inner = dynamo.lookup_backend(backend) if backend != "eager" else None
 

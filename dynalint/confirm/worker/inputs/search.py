@@ -77,7 +77,7 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
     if found is None and (fewer := _without_optional(function, plain)) != plain:
         found = search.run(fewer, ATTEMPTS + ATTEMPTS // 2, generic=False)
     if found is None:
-        last = first_line(search.last.message)
+        last = first_line(search.last.message).removesuffix(":")
         raise NoInputsError(
             f"it did not accept any of the arguments that were tried; the last attempt raised {last}"
         ) from search.usual

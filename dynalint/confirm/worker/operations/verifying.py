@@ -225,7 +225,7 @@ class _VersionProblemError(Exception):
         self.told = {
             "version": version,
             "phase": problem.phase,
-            "message": first_line(f"{problem.failure.type}: {problem.failure.message}"),
+            "message": first_line(f"{problem.failure.type}: {problem.failure.message}".removeprefix("NoInputs: ")),
         }
 
 

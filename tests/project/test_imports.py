@@ -1,4 +1,7 @@
-"""No modules import each other in a circle. Imports for type checkers count, and imports in functions do not."""
+"""No modules import each other in a circle, and no two public classes of dynalint have the same name.
+
+Imports for type checkers count, and imports in functions do not.
+"""
 
 from __future__ import annotations
 
@@ -44,3 +47,10 @@ def test_no_modules_import_each_other() -> None:
         uses[name] = {one if one in known else one.rpartition(".")[0] for one in wanted} & known.keys()
     assert sum(map(len, uses.values())) > 1000
     TopologicalSorter(uses).prepare()
+
+
+def test_no_public_classes_have_the_same_name() -> None:
+    paths = [path for name, path in modules().items() if name.startswith("dynalint.")]
+    nodes = [node for path in paths for node in ast.parse(path.read_text(encoding="utf-8")).body]
+    names = [node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    assert sorted(names) == sorted(set(names))

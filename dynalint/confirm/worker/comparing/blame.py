@@ -16,7 +16,7 @@ from torch import nn
 from ..dynamo.records import EagerComparison, StackFrame
 from ..dynamo.runs import Call, Maker, fresh_callable
 from ..source.loading import is_below
-from .compiled import Compiler, Mode, Way, compared, usual
+from .compiled import Compiler, Mode, RunPlan, compared, usual
 
 
 def place_of(
@@ -28,7 +28,7 @@ def place_of(
     submodule that differs is responsible. The search stops after `seconds`.
     """
     deadline = time.process_time() + seconds
-    eager = Way(make, calls, Mode(grad=found.training, evaluation=found.evaluation))
+    eager = RunPlan(make, calls, Mode(grad=found.training, evaluation=found.evaluation))
     function = fresh_callable(make)
     folders = [Path(root) for root in roots]
     for name, code in _parts(function, folders):

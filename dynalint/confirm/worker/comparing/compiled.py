@@ -19,7 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..dynamo.records import EagerComparison
-from ..dynamo.runs import Call, Maker, clone_inputs, force_eager, fresh_callable, user_compile
+from ..dynamo.runs import Call, Maker, clone_inputs, force_eager, fresh_callable, reset, user_compile
 from .differences import Equality, difference
 from .observing import Observation, hearing_all_logs, modules_of, observe, parameters_of, state_of
 
@@ -43,7 +43,7 @@ _MODES = (Mode(grad=True), Mode(grad=False), Mode(grad=False, evaluation=True))
 
 
 @dataclass(frozen=True)
-class Way:
+class RunPlan:
     """A way to run calls: in a mode, and compiled if there is a `compiler`. The first call is seeded with `seed`.
 
     `differentiated` is as in `observe`. The code runs in the context that `around` returns.
@@ -81,7 +81,7 @@ def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None
     stable, gradients = True, False
     modes = list(_MODES)
     for mode in modes:
-        eager = Way(make, calls, mode)
+        eager = RunPlan(make, calls, mode)
         if mode == _MODES[-1] and compared(replace(eager, mode=_MODES[-2]), eager).same:
             continue  # The results do not depend on the mode.
         found = compared(eager, replace(eager, compiler=compiler or usual))
@@ -96,9 +96,9 @@ def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None
     return EagerComparison(True, stable, gradients)
 
 
-def compared(one: Way, other: Way) -> EagerComparison:
+def compared(one: RunPlan, other: RunPlan) -> EagerComparison:
     """Run calls in two ways, one call after the other, up to the first difference or exception in the first way."""
-    runs.reset()
+    reset()
     gradients = False
     try:
         function, counterpart = one.callable(), other.callable()
@@ -147,7 +147,7 @@ def usual(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
-def _is_stable(eager: Way) -> bool:
+def _is_stable(eager: RunPlan) -> bool:
     """Return whether eager code gives the same values again, even if random numbers or last digits change."""
     nudged = replace(eager, make=_nudged_maker(eager.make), calls=[_nudged(call) for call in eager.calls])
     return all(compared(eager, other).same for other in (eager, replace(eager, seed=_OTHER_SEEDS), nudged))

@@ -11,7 +11,7 @@ from ..dynamo import runs
 from ..dynamo.records import Break, Run, RunFailure
 from ..inputs.variants import other_batch
 from ..source import loading
-from .compiled import Mode, Way, compared, usual
+from .compiled import Mode, RunPlan, compared, usual
 from .lockstep import Findings
 from .pairs import ComparedVersion, alike, fresh
 from .trials import BASE, USUAL, Trial
@@ -93,7 +93,7 @@ def _compiles_wrong(subject: ComparedVersion, trials: Sequence[Trial]) -> str | 
     pair = alike(subject.again(), subject), alike(subject.again(), subject)
     for training in (True, False):
         plain, compiled = (
-            Way(
+            RunPlan(
                 partial(fresh, one, training=training),
                 [trial.of(one.call) for trial in trials],
                 Mode(training),

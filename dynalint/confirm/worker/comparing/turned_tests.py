@@ -22,7 +22,7 @@ _MOST_WAYS = 6
 # The fraction of the search's time limit.
 _SHARE = 1 / 4
 
-Way = tuple["StateVariation | None", Trial]
+VariedTrial = tuple["StateVariation | None", Trial]
 
 
 def one_sided(search: InputSearch, words: Mapping[int, str]) -> dict[int, str]:
@@ -57,7 +57,7 @@ def _first_difference(
     other: ComparedVersion,
     equality: Equality,
     search: InputSearch,
-    ways: Sequence[Way],
+    ways: Sequence[VariedTrial],
     mark: int,
 ) -> ObservedDifference | None:
     for training in (True, False):

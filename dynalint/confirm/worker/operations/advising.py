@@ -46,7 +46,7 @@ def advise(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 @dataclass
-class Way(Listener):
+class RemedyListener(Listener):
     """Compiles with a given compiler. `runs` are the sizes of the graphs that ran in the first call, in order."""
 
     compiler: Callable[[Callable[..., Any], Any], Any] | None = None
@@ -77,7 +77,7 @@ class Way(Listener):
         return self.compiler(function, backend)
 
 
-class OutOfTimeError(Exception):
+class NoTriesLeftError(Exception):
     """The time or the number of tries has run out."""
 
 
@@ -106,12 +106,12 @@ class Advisor:
             self._deadline = self._start + share * self._request["seconds"]
             try:
                 phase()
-            except OutOfTimeError:
+            except NoTriesLeftError:
                 cut_short = True
         self._reply.part("cut_short", cut_short)
 
     def _run(self, compiler: Callable[[Callable[..., Any], Any], Any] | None) -> tuple[Run, Outcome]:
-        way = Way(compiler=compiler)
+        way = RemedyListener(compiler=compiler)
         run = compiled_run(self._make, self._calls, way)
         kinds = {(one.stack[-1].file, one.stack[-1].line, one.gb_type) for one in run.breaks if one.stack}
         return run, Outcome(
@@ -124,9 +124,9 @@ class Advisor:
         )
 
     def _try(self, name: str, lines: Sequence[str], way: Callable[[Callable[..., Any], Any], Any]) -> Tried:
-        """Try a way to compile. Raises OutOfTimeError if no time is left."""
+        """Try a way to compile. Raises NoTriesLeftError if no time is left."""
         if len(self._tried) >= _MOST_TRIES or time.process_time() > self._deadline:
-            raise OutOfTimeError
+            raise NoTriesLeftError
         self._reply.stage(f"trying {name}")
         tried = Tried(name, tuple(lines), self._run(way)[1])
         self._tried.append(tried)

@@ -104,7 +104,7 @@ class Layout:
         return line, line
 
     def covered(self, line: int, *, alone: bool) -> tuple[int, int]:
-        """Return the lines that a comment on `line` covers. `alone` means that there is no code before the comment."""
+        """Return the lines that a comment on `line` covers. `alone` is true if there is no code before the comment."""
         statement = self.around(line)
         if alone and statement is None:
             return self.after(line)

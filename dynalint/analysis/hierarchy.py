@@ -72,7 +72,7 @@ class KindSource(Protocol):
 
     @property
     def effects(self) -> Mapping[tuple[object, ...], None] | None:
-        """The recorded effects of the current run, if anyone wants to know."""
+        """The recorded effects of the current run, if they are needed."""
         ...
 
     @property

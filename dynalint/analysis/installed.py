@@ -44,8 +44,8 @@ class FollowedCall:
     """The result of following a call: the events that it cannot avoid, in the order in which they happen.
 
     `project` contains the code that was read. `extension` is the file of the extension module that contains the callee,
-    if there is one. `cut` means that not all of the code could be analysed. `returns` is what is known of the result,
-    without the classes and functions of the package.
+    if there is one. `cut` means that not all of the code could be analysed. `returns` is what is known about the
+    result, without the classes and functions of the package.
     """
 
     project: Project

@@ -153,7 +153,7 @@ class Interpreter:
         return True
 
     def note_effect(self, *effect: object) -> None:
-        """Record what a run does outside its own context, if anyone wants to know (see `analysis.revision`)."""
+        """Record what a run does outside its own context, if it is needed (see `analysis.revision`)."""
         if self.effects is not None:
             self.effects[effect] = None
 

@@ -88,7 +88,7 @@ def _is_mode(frame: Frame, node: ast.expr) -> bool:
 
 
 def by_default(frame: Frame, node: ast.expr) -> bool | None:
-    """Return the truth of a parameter's default, or of the default from which the constructor sets an attribute.
+    """Return the truth value of a parameter's default, or of the default from which the constructor sets an attribute.
 
     Return None for anything else.
     """

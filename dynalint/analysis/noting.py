@@ -56,7 +56,7 @@ def note_installed(
     starred: bool,
     receiver: Object | None = None,
 ) -> Kind:
-    """Emit a call to something of an installed package, unless a rule watches it; `receiver` is the object called.
+    """Emit a call to something in an installed package, unless a rule watches it; `receiver` is the object called.
 
     Return its result. If `result` is unknown, it is what the code of the package returns for tensors.
     """

@@ -10,7 +10,7 @@ _DEFAULTS = {"_observer": "ObserverBase", "_fake_quant": "FakeQuantizeBase"}
 
 
 def observer(name: str) -> str:
-    """Return the class of what a call to `name` creates, named as in its main module, or "" if it is no observer."""
+    """Return the observer class that a call to `name` instantiates, named as in its main module, or ""."""
     last = name.rpartition(".")[2]
     if not name.startswith(_PACKAGES):
         return ""

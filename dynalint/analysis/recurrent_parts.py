@@ -19,7 +19,7 @@ def recurrent_part(frame: Frame, owner: k.Instance) -> str:
     """Return the name of a recurrent layer that a module or one of its parts certainly contains, or "".
 
     Modules that contain each other have many paths between them, so each module is looked at once, and then what is
-    known of the parts is passed on to the modules that contain them until nothing changes.
+    known about the parts is passed on to the modules that contain them until nothing changes.
     """
     held: dict[k.Instance, list[Kind]] = {}
     waiting = [owner]
@@ -62,7 +62,7 @@ def _is_container(kind: Kind) -> bool:
 
 
 def _modules(frame: Frame, kind: Kind) -> Iterator[k.Instance]:
-    """Yield the modules of the project that a value may be or, if it is a container of torch, contain."""
+    """Yield the modules of the project that a value may be or, if it is one of torch's containers, contain."""
     for one in kind.members:
         if isinstance(one, k.Instance) and frame.interpreter.project.is_module_class(one.cls):
             yield one

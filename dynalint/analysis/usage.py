@@ -35,7 +35,7 @@ _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack"
 
 
 def is_of_tensor(frame: Frame, node: ast.Attribute, call: ast.Call | None) -> bool:
-    """Return whether an attribute whose name only tensors have is read in the way that it is read from a tensor.
+    """Return whether an attribute that only tensors have is read as it would be from a tensor.
 
     `call` is the call whose callee is evaluated.
 

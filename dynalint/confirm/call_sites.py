@@ -179,7 +179,7 @@ class CallSites:
         """Return runnable code that uses a class or function: docstrings, `__main__` blocks, READMEs and examples.
 
         `file` is the file that defines the class or function. Code that names it comes first, followed by code that
-        names what is built of it, in up to `steps` steps.
+        names what is built from it, in up to `steps` steps.
         """
         found: dict[tuple[str, Path], str] = {}
         for names in itertools.islice(self._ways(name), steps):

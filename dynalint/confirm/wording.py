@@ -67,9 +67,9 @@ def comparison_text(found: EagerComparison) -> str:
 def not_run_text(*, leads: bool, guesses: bool) -> str:
     """Say why nothing is known about a finding, given whether targets lead to it and inputs may be guessed."""
     if not leads:
-        return "not run: the code that leads here cannot be imported by name, and no test of its parts broke here."
+        return "not run: the code that leads here cannot be imported by name, and its parts did not break the graph."
     if not guesses:
-        return "not run: none of the code that `confirm-from` allows calls what leads here."
+        return "not run: none of the code that `confirm-from` allows calls the code that leads here."
     return "not run: no code that leads here was run."
 
 

@@ -104,7 +104,7 @@ class Linter:
     def relint(self, texts: Mapping[Path, str]) -> LintResult:
         """Lint the files like `lint`, but if possible, only analyse what has changed since the last call.
 
-        The files on disk are taken to be as they were then. The results of earlier calls must not be used any more.
+        It assumes that the files on disk have not changed. The results of earlier calls must not be used any more.
         """
         latest, self._latest = self._latest, None
         analysis = None if latest is None else revise(latest[0], {**self.workspace.texts, **texts})

@@ -36,7 +36,7 @@ WITH_FIXES = ("json", "json-lines", "sarif", "html")
 
 
 def render(form: str, report: Report, style: Style) -> str:
-    """Return the report in format `form`, one of `FORMATS`. Only formats for people use `style`.
+    """Return the report in format `form`, one of `FORMATS`. Only human-readable formats use `style`.
 
     If a CI runner reads the report, it finds no workflow commands in it, except in the format "github".
     """

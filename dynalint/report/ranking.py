@@ -48,7 +48,7 @@ LEVELS = (
     ),
     CostLevel(
         "Functions that Dynamo gives up on",
-        "The function runs in eager. If the function was the whole model, a call took 6 times as long.",
+        "The function runs in eager mode. If the function was the whole model, a call took 6 times as long.",
         lambda one: _breaks(one) and _gives_up(one),
     ),
     CostLevel(

@@ -1,4 +1,4 @@
-"""The last lines of reports in the formats for people."""
+"""The last lines of human-readable reports."""
 
 from __future__ import annotations
 

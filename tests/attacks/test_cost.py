@@ -127,7 +127,7 @@ def test_a_value_that_is_not_followed_does_not_fail_the_check(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dynalint.analysis.kinds.values.MOST_PARTS", 3)
     assert run(["check", "--static", "--isolated", "--no-cache", "--exit-zero"]) == 0
-    assert "note: table.py: a value that consists of more than 3 others is not followed" in capsys.readouterr().err
+    assert "note: table.py: a value with more than 3 parts is not followed" in capsys.readouterr().err
 
 
 DEEP = {

@@ -585,7 +585,7 @@ def test_nothing_is_run_where_no_sandbox_holds_and_the_report_says_so(
 
     def ask_each(self: Worker, *_: object, **__: object) -> Iterator[Answer]:
         asked.append(self.options.required)
-        yield Answer("refused", {}, {"reason": "code could make files outside the scratch folder"}, "")
+        yield Answer("refused", {}, {"reason": "code could create files outside the scratch folder"}, "")
 
     monkeypatch.setattr(Worker, "ask_each", ask_each)
     project.write("model.py", "import torch\n\n\ndef f(x: torch.Tensor):\n    print(x)\n    return x\n")
@@ -594,7 +594,7 @@ def test_nothing_is_run_where_no_sandbox_holds_and_the_report_says_so(
     assert asked == [True]
     assert judged.evidence.status == "unconfirmed"
     assert judged.evidence.detail == (
-        "not run: there is no working sandbox on this system (code could make files outside the scratch folder); use --confirm "
+        "not run: there is no working sandbox on this system (code could create files outside the scratch folder); use --confirm "
         "to run code anyway."
     )
 

@@ -215,7 +215,7 @@ class UsesUnresolved(nn.Module):
 
 
 def test_a_class_is_made_by_its_own_parameters_or_the_one_at_fault_is_named() -> None:
-    with pytest.raises(guessed_values.NoGuessError, match=r"nothing is known for parameter 'rows' \(complex\)"):
+    with pytest.raises(guessed_values.NoGuessError, match=r"nothing is known about parameter 'rows' \(complex\)"):
         next(constructions(UsesOdd))
 
 

@@ -34,10 +34,9 @@ def test_static_check_flags_the_bad_models_and_nothing_else(dynalint: Callable[.
     assert ran.code == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "declared", [pytest.param(True, marks=pytest.mark.long), False], ids=["declared-examples", "worked-out-examples"]
-)
+@pytest.mark.parametrize("declared", [True, False], ids=["declared-examples", "worked-out-examples"])
 def test_check_confirms_with_what_dynamo_said(confirming: Callable[..., Any], tutorial: Path, declared: bool) -> None:
     if not declared:
         (tutorial / "examples.py").unlink()

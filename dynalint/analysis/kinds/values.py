@@ -382,7 +382,7 @@ def holds_code(kind: Kind) -> bool:
 
 def note_parts() -> None:
     """Record that a value has too many parts."""
-    note_cut(f"a value that consists of more than {MOST_PARTS} others is not followed; build it in parts")
+    note_cut(f"a value with more than {MOST_PARTS} parts is not followed; build it from fewer parts")
 
 
 def is_record(kind: Kind) -> bool:

@@ -73,7 +73,7 @@ def as_input(kind: Kind) -> Kind:
 
 
 def outside(kind: Kind) -> Kind:
-    """Return what is known of an argument of code that is not part of the project, without classes and functions.
+    """Return what is known about an argument of code that is not part of the project, without classes and functions.
 
     What NumPy returns may be a number, which matters more there.
     """

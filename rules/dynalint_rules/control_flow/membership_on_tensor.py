@@ -27,7 +27,7 @@ class MembershipOnTensor(Rule):
     calls = frozenset({"builtins.any", "builtins.all", "builtins.sorted", "list.sort"})
 
     def check(self, event: Branch | Call, project: Project) -> Iterable[Violation]:
-        """Flag membership tests and builtins that evaluate the truth of tensors."""
+        """Flag membership tests and builtins that evaluate the truth values of tensors."""
         if isinstance(event, Call):
             yield from _check_call(event)
         elif isinstance(event, Branch) and event.form == "in" and asks_tensor(event, project):

@@ -71,7 +71,7 @@ def _multiplied(scope: Scope, event: Call) -> Rewrite | None:
         return None
     module = Import("math", None)
     if "math" in scope.function.locals or scope.function.module.bindings.get("math", module) != module:
-        raise Refusal("the name `math` has a different meaning here; use `math.prod` by hand")
+        raise Refusal("the name `math` has a different meaning here; import the module under another name")
     edits = rw.written(scope.file, (event.node, f"math.prod({scope.text(product.args[0])})"))
     title = "Use `math.prod()`, which Dynamo evaluates during tracing"
     conditions = () if known else (f"{shown} is a non-empty sequence of integers",)

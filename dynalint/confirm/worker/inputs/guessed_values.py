@@ -161,7 +161,7 @@ def _by_annotation(name: str, hint: Any, level: GuessLevel) -> Any:
     if guess is None:
         guess = _instance(hint, level)
     if guess is None:
-        raise NoGuessError(f"nothing is known for parameter {name!r} ({getattr(hint, '__name__', hint)})")
+        raise NoGuessError(f"nothing is known about parameter {name!r} ({getattr(hint, '__name__', hint)})")
     return guess
 
 

@@ -150,7 +150,7 @@ class _Search:
         return doubtful
 
     def _add(self, waiting: list[_Waiting], answers: Iterable[Specs], progress: int) -> None:
-        """Add specs to try. Those after the most progress come first, and of these the likeliest answers."""
+        """Add specs to try. Attempts that got furthest come first, and among them the most likely answers."""
         for number, answer in enumerate(answers):
             if _key(answer) not in self._tried:
                 heapq.heappush(waiting, _Waiting((-progress, number, -len(self._tried)), answer))

@@ -1,6 +1,6 @@
 """The time, memory and processes that user code and its descendants use. Uses only the standard library.
 
-Time is an estimate for an idle machine. It is the processor time while any thread can run, and the wall-clock time
+Times are estimates for an idle machine. It is the processor time while any thread can run, and the wall-clock time
 while all threads sleep. A busy machine therefore does not change verdicts, and code that waits forever still ends.
 """
 

@@ -229,7 +229,7 @@ def _way_out(scratch: Path, outside: Path, open_for_reading: Iterable[Path], *, 
     """Try to read, write and connect outside, and return the first success. `hidden` means nothing is visible."""
     witness, address = outside / _WITNESS, str(outside / _SOCKET)
     attempts: list[tuple[str, Callable[[], object]]] = [
-        ("make files outside the scratch folder", lambda: (outside / "made").write_bytes(b"")),
+        ("create files outside the scratch folder", lambda: (outside / "made").write_bytes(b"")),
         ("change files outside the scratch folder", lambda: witness.open("r+b").close()),
         ("empty files outside the scratch folder", lambda: os.truncate(witness, 0)),
         ("change the mode of files outside the scratch folder", lambda: _change_mode(witness)),

@@ -72,7 +72,7 @@ def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
     conditions += gradient_conditions([set(), reads], effects.layers)
     device = next((name for name in kept if as_tensor(kind_left(scope, name, loop)) is not None), None)
     if device is None:
-        raise Refusal("the loop keeps no tensor from before it; assign the first value before the loop")
+        raise Refusal("the loop does not update a tensor that exists before it; assign the first value before the loop")
     start = f"{settled} = {scope.torch}.zeros((), dtype={scope.torch}.bool, device={device}.device)"
     edits = rw.written(scope.file, (loop, [start, loop]), *lines.items())
     return finished(scope, _TITLE, edits, conditions)

@@ -44,7 +44,7 @@ _EQUALITY = (ast.Compare, ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of an `if` or `elif` that tests a Python value and a tensor, or None for any other statement.
 
-    The Python values are tested first. If they were not first before, neither part may depend on the other.
+    The Python values are tested first. If they did not come first before, neither part may depend on the other.
 
     Raises:
         Refusal: If libcst cannot parse the statement.

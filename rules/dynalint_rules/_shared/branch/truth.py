@@ -37,8 +37,8 @@ class Truth:
 
     `text` is its code, and `atomic` is true if an operator can follow the text without parentheses. `scalar` is true if
     the tensor certainly has no dimensions, false if it certainly has some, and None if that is unknown. The tensor
-    equals the truth of the test if the `conditions` hold. `opposite` is its negation if that can be written more simply
-    than with `~`, and `shown` is the test as quoted in a sentence.
+    equals the truth value of the test if the `conditions` hold. `opposite` is its negation if there is a
+    simpler form than `~`, and `shown` is the test as quoted in a sentence.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Truth:
 
     @property
     def without_dimensions(self) -> str:
-        """The text of the same truth as a 0-dim tensor if the `selecting_conditions` hold.
+        """The same truth value as the text of a 0-dim tensor, if the `selecting_conditions` hold.
 
         `where` would broadcast its result to the shape (1, 1) otherwise.
         """
@@ -65,7 +65,7 @@ class Truth:
     def selecting_conditions(self) -> tuple[str, ...]:
         """The conditions for selecting with `without_dimensions`.
 
-        A test that has dimensions is rare, so an unknown one is taken to have none, which a run verifies.
+        Tests rarely have dimensions, so an unknown test is assumed to have none, and a run verifies this.
         """
         return self.conditions if self.scalar is not None else (*self.conditions, f"{self.shown} has no dimensions")
 
@@ -78,7 +78,7 @@ class Truth:
 
 
 def truth_of(scope: Scope, test: ast.expr) -> Truth:
-    """Return the truth of a test whose operands are all tensors.
+    """Return the truth value of a test whose operands are all tensors.
 
     Raises:
         Refusal: If an operand is not a tensor, or must not be evaluated where Python would have stopped earlier.
@@ -130,7 +130,7 @@ def is_plain_tensor(scope: Scope, test: ast.expr) -> bool:
 
 
 def _value(scope: Scope, node: ast.expr) -> Truth:
-    """Return the truth of a tensor. It is the tensor itself if it is bool, and a comparison `!= 0` otherwise."""
+    """Return the truth value of a tensor. It is the tensor itself if it is bool, and a comparison `!= 0` otherwise."""
     tensor = scope.tensor(node)
     if tensor is None or tensor.dtype == "bool":
         _require_lasting(scope, node)  # a comparison with zero creates a new tensor
@@ -216,7 +216,7 @@ _OPPOSITES: dict[type[ast.cmpop], str] = {
 
 
 def _comparison(scope: Scope, node: ast.Compare) -> Truth:
-    """Return the truth of a comparison. `a < b < c` becomes `(a < b) & (b < c)`, in which `b` is repeated."""
+    """Return the truth value of a comparison. `a < b < c` becomes `(a < b) & (b < c)`, in which `b` is repeated."""
     values = [node.left, *node.comparators]
     links: list[str] = []
     tensors: list[k.Tensor] = []
@@ -272,7 +272,7 @@ def _is_integral(scope: Scope, node: ast.expr) -> bool:
 
 
 def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
-    """Return the truth of `a and b` in a form that always evaluates `b`."""
+    """Return the truth value of `a and b` in a form that always evaluates `b`."""
     parts = [truth_of(scope, value) for value in node.values]
     effects_of(scope, list(node.values[1:]))
     operator = " & " if isinstance(node.op, ast.And) else " | "
@@ -283,7 +283,7 @@ def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
 
 
 def _membership(scope: Scope, node: ast.Compare) -> Truth:
-    """Return the truth of `t in (a, b)` as comparisons, or of `a in t` with `any()`."""
+    """Return the truth value of `t in (a, b)` as comparisons, or of `a in t` with `any()`."""
     left, right = node.left, node.comparators[0]
     if scope.tensor(right) is not None:
         if scope.tensor(left) is None and not k.is_number(scope.kind(left)):

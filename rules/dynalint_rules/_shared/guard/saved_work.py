@@ -18,7 +18,7 @@ from dynalint_rules._shared.mask.masked import mask_of_something, reduced_as_who
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of `if test: break` that only tests in eager code, or None if the branch does more.
 
-    The remaining iterations must not change anything, which a run verifies. Whether an algorithm has converged also
+    The remaining iterations must not change anything, and a run verifies this. Whether an algorithm has converged also
     depends on how the module is configured, so a run only shows it for tests of a mask that each iteration applies.
     """
     loop = scope.parents[statement]
@@ -50,7 +50,7 @@ def _asks_mask_of(scope: Scope, loop: ast.For, statement: ast.If) -> bool:
 def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of `if not mask.any(): mask = None` that only tests in eager code, or None for other code.
 
-    Without the mask, code does less, but its result must be the same, which a run verifies.
+    Without the mask, the code does less, but its result must be the same, and a run verifies this.
     """
     dropped = statement.body[0]
     if statement.orelse or len(statement.body) > 1 or is_elif(scope, statement):

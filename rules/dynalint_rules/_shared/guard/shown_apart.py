@@ -7,7 +7,8 @@ if t.any():                             if self.strict and t.any():
     x = repair(x)                       if t.any():
                                             x = repair(x)
 
-Output at the end moves behind the branch, where a name keeps the test. A branch without anything else disappears.
+Output at the end moves after the branch, and a variable keeps the test's result. A branch that contains nothing else
+disappears.
 """
 
 from __future__ import annotations

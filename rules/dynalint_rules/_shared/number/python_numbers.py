@@ -27,7 +27,7 @@ def rewrite_in_python(scope: Scope, node: ast.Call) -> Rewrite | None:
     if text is None or "math." not in text:
         return None
     if "math" in scope.function.locals or scope.function.module.bindings.get("math", _MODULE) != _MODULE:
-        raise Refusal("the name `math` has a different meaning here; use the functions of `math` by hand")
+        raise Refusal("the name `math` has a different meaning here; import the module under another name")
     conditions = (f"{scope.quote(node)} has the same value up to rounding, and its arguments are in the domain",)
     edits = rw.written(scope.file, (node, text))
     title = "Use `math` instead of NumPy, because Dynamo evaluates it during tracing"

@@ -70,7 +70,7 @@ def _doubt(interpreter: Interpreter, root: FunctionInfo) -> str:
         return "distributes a model over devices"
     if _takes_module(interpreter, root):
         return "takes a model as an argument"
-    return "takes text" if _takes_text(interpreter, root) else ""
+    return "takes text" if _takes_text(interpreter, root) else interpreter.forwards.get(root, "")
 
 
 def _takes_module(interpreter: Interpreter, function: FunctionInfo) -> bool:

@@ -277,7 +277,7 @@ class Engine(Protocol):
     contexts: dict[FunctionInfo, list[Context]]
     compiled: dict[Kind, None]
     unpacked: set[ast.expr]
-    forwards: dict[FunctionInfo, None]
+    forwards: dict[FunctionInfo, str]
     scripts: set[FunctionInfo | None]
     hooked: set[tuple[ClassInfo, str]]
     hooks: dict[tuple[ClassInfo, str], dict[tuple[str, Kind], None]]

@@ -12,6 +12,7 @@ from dynalint.analysis.decorators import wrappers_of
 from dynalint.analysis.doubts import doubts_of_roots, drivers
 from dynalint.analysis.frame import Context, Frame
 from dynalint.analysis.functions import is_disabled
+from dynalint.analysis.hooks import hooks_on_others
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.named_roots import named_root
@@ -109,11 +110,13 @@ def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
 
 
 def _put_in_place_of_forward(interpreter: Interpreter, modules: list[ModuleInfo]) -> list[FunctionInfo]:
-    """Return the functions that modules assign to their own `forward` or register as their own forward hooks.
+    """Return the functions that modules assign to their own `forward`, and those registered as forward hooks.
 
     Assignments to another object's `forward` are ignored because they are for debugging or export.
     """
     _run_with(interpreter, modules, _FORWARD_STORE)
+    for function in (one for module in modules for one in hooks_on_others(interpreter, module)):
+        interpreter.forwards.setdefault(function, "is a hook that is registered on another module")
     checked = (function for function in interpreter.forwards if interpreter.project.is_checked(function.file))
     return [function for function in checked if not _is_kept_out(interpreter, function)]
 

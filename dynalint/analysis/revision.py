@@ -144,6 +144,8 @@ class _Edit:
     def __init__(self, project: Project, interpreter: Interpreter, module: ModuleInfo) -> None:
         self._project, self._interpreter, self._module = project, interpreter, module
         file, changed = merged(module.file, project.read(module.file.path))
+        if any("register_forward_" in one.text for one in (module.file, file)):
+            raise Different  # hooks are known without interpreting the code that registers them
         self._new = build_module(module.name, file, module.package)
         self._classes = [*_paired(module.classes, self._new.classes)]
         functions = [*_paired(module.functions, self._new.functions)]

@@ -203,7 +203,7 @@ def note_forward(frame: Frame, kind: Kind) -> None:
         if isinstance(one, k.Partial):
             note_forward(frame, one.callee)
         elif isinstance(one, k.Function):
-            frame.interpreter.forwards[one.function] = None
+            frame.interpreter.forwards[one.function] = ""
             frame.interpreter.note_effect("forward", one.function)
 
 

@@ -191,6 +191,71 @@ class Model(nn.Module):
     assert [one.function for one in dynalint.check_source("m.py", model)] == ["Model.watch"]
 
 
+@pytest.mark.parametrize("hook", ["register_forward_pre_hook", "register_forward_hook"])
+@pytest.mark.parametrize("watched", ["self.watch", "functools.partial(self.watch, 1)", "watch", "HOOKS[layer]"])
+def test_a_hook_on_a_module_that_is_handed_in_is_compiled(hook: str, watched: str) -> None:
+    code = f"""
+import functools
+from torch import nn
+
+def watch(module, args, out=None):
+    print(args)
+
+HOOKS = {{nn.Linear: watch, nn.Conv2d: watch}}
+
+class Recorder:
+    def __init__(self, model):
+        for layer in model.modules():
+            layer.{hook}({watched})
+
+    def watch(self, module, args, out=None):
+        print(args)
+"""
+    found = [(one.function, one.doubt) for one in dynalint.check_source("m.py", code)]
+    name = "Recorder.watch" if "self" in watched else "watch"
+    assert found == [(name, f"`{name}` is a hook that is registered on another module")]
+
+
+def test_a_hook_may_be_nested_and_overridden() -> None:
+    code = """
+class Recorder:
+    def add(self, model):
+        def inner(module, args, out):
+            print(args)
+
+        def add(layer):
+            layer.register_forward_hook(self.watch)
+            layer.register_forward_hook(inner)
+
+        model.apply(add)
+
+    def watch(self, module, args, out):
+        raise NotImplementedError
+
+class Printing(Recorder):
+    def watch(self, module, args, out):
+        print(args)
+"""
+    found = sorted(one.function for one in dynalint.check_source("m.py", code))
+    assert found == ["Printing.watch", "Recorder.add.<locals>.inner"]
+
+
+def test_a_hook_that_a_module_also_registers_on_itself_is_not_in_doubt() -> None:
+    code = """
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, other):
+        super().__init__()
+        other.register_forward_hook(watch)
+        self.register_forward_hook(watch)
+
+def watch(module, args, out):
+    print(args)
+"""
+    assert [(one.function, one.doubt) for one in dynalint.check_source("m.py", code)] == [("watch", "")]
+
+
 def test_a_field_of_a_record_has_its_default_function() -> None:
     model = """
 import dataclasses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
@@ -24,6 +25,10 @@ _OPERATION = "torch.library.custom_op"
 _ALLOWED = ("torch.compiler.allow_in_graph", "torch._dynamo.allow_in_graph", "torch._dynamo.nonstrict_trace")
 # Decorators that also stop tracing, but without a graph break.
 _OPAQUE = (_CONSTANT, _OPERATION, *_ALLOWED)
+# Checks the types of arguments. It draws random numbers to decide which item of a sequence to check.
+_CHECKING = "beartype.beartype"
+_CHECKED = f"{_CHECKING}.__call__"
+_ITEMS = re.compile(r"\b([Ll]ist|(Mutable)?Sequence)\[(?!(typing\.)?Any\])|\b[Tt]uple\[[^\[\]]*\.\.\.\]")
 _DISABLING = (
     "torch.compiler.disable",
     "torch._dynamo.disable",
@@ -51,6 +56,8 @@ def call_function(
             frame.emit(Call, node, extra=DISABLED, callee=DISABLED, receiver=None, args=tuple(args), result=UNKNOWN)
         returns = getattr(function.node, "returns", None)
         return UNKNOWN if returns is None else declared_kind(interpreter, returns, function.module)
+    if node is not None and has_decorator(function, "beartype") and _draws_items(frame, function):
+        frame.emit(Call, node, extra=_CHECKED, callee=_CHECKED, receiver=None, args=(), result=UNKNOWN)
     params = _bind(frame, function, callee.receiver, args, keywords, starred)
     if frame.function in interpreter.scripts:
         params = {name: k.as_input(kind) for name, kind in params.items()}
@@ -76,6 +83,21 @@ def call_function(
     if declared is not None and isinstance(context.returns, k.Unknown):
         return declared_kind(interpreter, declared, function.module)
     return context.returns
+
+
+def _draws_items(frame: Frame, function: FunctionInfo) -> bool:
+    """Return whether a decorator checks the items of one of a function's parameters."""
+    arguments = function.node.args
+    annotations = (one.annotation for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+    decorators = (
+        frame.interpreter.scopes.in_scope(one, function.module, function.parent)
+        for one in getattr(function.node, "decorator_list", ())
+    )
+    return (
+        frame.interpreter.watched(_CHECKED) is not None
+        and any(one is not None and _ITEMS.search(ast.unparse(one)) for one in annotations)
+        and any(isinstance(one, k.External) and one.name == _CHECKING for one in decorators)
+    )
 
 
 def new_instance(frame: Frame, cls: ClassInfo) -> k.Instance:

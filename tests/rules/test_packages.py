@@ -58,6 +58,59 @@ def test_lengths_that_a_caller_gives_are_not_read() -> None:
     assert _found(body) == {2: ("GB0124",), 4: ("GB0124",)}
 
 
+def test_quantizers_that_learn_their_codes_read_whether_these_are_initialized() -> None:
+    code = """\
+from torch import nn
+from vector_quantize_pytorch import FSQ, VectorQuantize as VQ
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.codes, self.levels = VQ(dim=8, codebook_size=16), FSQ(levels=[8, 5])
+
+    def forward(self, x):
+        quantized, _, _ = self.codes(x)
+        return self.levels(quantized)
+"""
+    assert [(one.line, one.gb) for one in dynalint.check_source("m.py", code)] == [(11, ("GB0170",))]
+
+
+def test_checks_of_a_sequence_draw_the_item_to_check() -> None:
+    code = """\
+from typing import Any, List, Optional, Tuple
+from beartype import beartype
+from torch import nn
+
+
+class Inner(nn.Module):
+    @beartype
+    def forward(self, x, names: Optional[List[str]] = None):
+        return x
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    @beartype
+    def forward(self, x, sizes: Tuple[int, ...] = (1,)):
+        self.one(x)
+        self.many(x)
+        return self.inner(x)
+
+    @beartype
+    def one(self, x, sizes: Tuple[int, int] = (1, 2), anything: List[Any] = []):
+        return x
+
+    @beartype
+    def many(self, x, sizes: tuple[int, ...] = (1, 2)):
+        return x
+"""
+    assert [one.line for one in dynalint.check_source("m.py", code)] == [20, 21]
+
+
 def test_what_is_traced_is_not() -> None:
     body = """
     x = self.second(self.resize(x))

@@ -62,9 +62,9 @@ _TRACED_LATER = {
 _SKIPPED = ("networkx", "onnx", "onnxruntime", "pandas", "sklearn", "tabulate", "tensorflow", "xarray")
 # Functions and modules from other packages whose Python code breaks the graph, by package and break. They were run with
 # torchvision 0.28, opt_einsum 3.4, pandas 3.1, networkx 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro
-# 1.9.2, gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11, torch-einops-utils 0.2 and pydantic 2. `given` are arguments
-# that would otherwise be computed from the data, with their positions and names. Functions `of_batches` do not read
-# data if `batch` is None.
+# 1.9.2, gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11, torch-einops-utils 0.2, vector-quantize-pytorch 1.32,
+# beartype 0.23 and pydantic 2. `given` are arguments that would otherwise be computed from the data, with their
+# positions and names. Functions `of_batches` do not read data if `batch` is None.
 _KNOWN: dict[str, Any] = json.loads(files(__package__).joinpath("library_call.json").read_text(encoding="utf-8"))
 
 

@@ -28,6 +28,7 @@ def found(analyst: Analyst, texts: Mapping[Path, str]) -> dict[Path, list[Findin
     return {path: analyst.with_fixes(seen, seen.findings) for path, seen in analyst.look(texts).items()}
 
 
+@pytest.mark.slow
 def test_random_edits(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most edits of a function do not make the server analyse the project again."""
     made: list[object] = []

@@ -86,7 +86,7 @@ class EvidenceStore:
                 yield file.stem, entry
 
     def _holds(self, entry: Mapping[str, Any]) -> bool:
-        return all(known is not None and self._hashes.of(path) == known for path, known in entry["files"].items())
+        return all(self._hashes.still(path, known) for path, known in entry["files"].items())
 
 
 def _target(entry: Mapping[str, Any]) -> Target:

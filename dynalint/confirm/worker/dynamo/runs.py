@@ -84,29 +84,27 @@ def reset() -> None:
 def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> EagerRun:
     """Run `calls` in eager mode and record the lines of `files` that ran."""
     torch.compiler.reset()
-    lines = EagerLines(files)
-    done = 0
     try:
         function = fresh_callable(make)
-        for call in calls:
-            args, kwargs = clone_inputs(call)
-            with force_eager(), lines:
-                function(*args, **kwargs)
-            done += 1
     except BaseException as error:
-        return EagerRun(lines.seen(), failure(error, done))
-    return EagerRun(lines.seen(), None)
+        return EagerRun(EagerLines(files).seen(), failure(error, 0))
+    return _called(function, calls, files)
 
 
 def call_once(function: Callable[..., Any], call: Call, files: Iterable[str] = ()) -> EagerRun:
     """Call an existing callable once in eager mode. Its state is not restored afterwards."""
-    lines = EagerLines(files)
+    return _called(function, [call], files)
+
+
+def _called(function: Callable[..., Any], calls: Iterable[Call], files: Iterable[str]) -> EagerRun:
+    lines, done = EagerLines(files), 0
     try:
-        args, kwargs = clone_inputs(call)
-        with force_eager(), lines:
-            function(*args, **kwargs)
+        for done, call in enumerate(calls):  # noqa: B007 - it is used if the call raises
+            args, kwargs = clone_inputs(call)
+            with force_eager(), lines:
+                function(*args, **kwargs)
     except BaseException as error:
-        return EagerRun(lines.seen(), failure(error, 0))
+        return EagerRun(lines.seen(), failure(error, done))
     return EagerRun(lines.seen(), None)
 
 

@@ -30,14 +30,14 @@ from ..inputs.targets import BuiltTarget, ProblemError
 from ..operations import confirming
 from ..process.batch import can_fork
 from ..process.supervisor import run_to_end
-from ..process.wire import Reply, Silent
+from ..process.wire import Prefixed, Reply, Silent
 from ..source import loading
 from ..tracing import signature
 from ..tracing.instrument import instrument
 from ..tracing.live import maker
 from .devices import OnTheCpu
 from .eager_calls import lines_of, tried
-from .forks import Fork, NumberedReply, ending_of, message_of
+from .forks import Fork, ending_of, message_of
 from .processor_time import seconds_used, unhurried
 from .recipes import Constructions, NoRecipeError, recipe_of
 from .wanted import Span, Wanted, wanted_of
@@ -240,7 +240,7 @@ class Harvest:
 
     def _without_fork(self, wanted: list[Wanted], subject: Any, call: Call) -> None:
         """Record a call in this process, without knowing what it runs. If calls are confirmed, one is enough."""
-        reply = NumberedReply(str(self._count), self._reply)
+        reply = Prefixed(str(self._count), self._reply, stages=True)
         self._count += 1
         said = self._recorded(subject, call, reply, {})
         if "raises" in said:
@@ -261,7 +261,7 @@ class Harvest:
         if child == 0:
             os.close(source)
             os.close(opener)
-            reply = NumberedReply(str(number), self._reply)
+            reply = Prefixed(str(number), self._reply, stages=True)
             self._watched_child(wanted, subject, call, reply, (sink, gate), seconds)
         os.close(sink)
         os.close(gate)

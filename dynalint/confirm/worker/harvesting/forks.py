@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from ..process.wire import Reply
 from .wanted import Wanted
 
 # The wall-clock limit for a call, as a multiple of its processor-time limit, because some calls wait for something.
@@ -67,16 +66,3 @@ class Fork:
         """Kill it."""
         os.close(self.opener)
         ending_of(self.child, 0)
-
-
-class NumberedReply(Reply):
-    """Forwards parts, with the call's number as a prefix, and forwards stages as parts."""
-
-    def __init__(self, name: str, reply: Reply) -> None:
-        self._name, self._reply = name, reply
-        self.broken = False
-
-    def send(self, kind: str, value: Any) -> None:
-        """Forward a part, or a stage as a part."""
-        name, content = value if kind == "part" else (kind, value)
-        self._reply.part(f"{self._name}.{name}", content)

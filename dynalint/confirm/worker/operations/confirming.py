@@ -37,7 +37,7 @@ from ..dynamo.runs import Call, Maker
 from ..inputs.chosen_calls import REPEATS, ChosenCalls, choose
 from ..inputs.targets import BuiltTarget, ProblemError, subject_of
 from ..inputs.variants import rising
-from ..process.wire import Reply
+from ..process.wire import Prefixed, Reply
 from ..source import loading, spans
 
 # After this fraction of the request's time, results are compared only if the request asks for it.
@@ -133,7 +133,7 @@ def run_modes(
         distinct = [calls[0], *calls[chosen.same :]]
         other = runs.eager_run(evaluating, distinct, watched)
         if other.error is None and (partly or not _reaches_no_more(other, eager)):
-            replace(session, reply=_Under("evaluation", reply)).run(evaluating, chosen, other)
+            replace(session, reply=Prefixed("evaluation", reply)).run(evaluating, chosen, other)
     if late.passed:
         return False
     asked = not set(request["compare"]).isdisjoint(loading.imported_files(request["compare"]))
@@ -252,17 +252,6 @@ def _is_at(frame: StackFrame, spot: Sequence[int]) -> bool:
 
 def _told(calls: ChosenCalls) -> dict[str, int]:
     return {"same": calls.same, "batch": len(calls.repeats) - calls.same, "all": len(calls.all)}
-
-
-class _Under(Reply):
-    """Forwards everything, with a prefix before the names of parts."""
-
-    def __init__(self, name: str, reply: Reply) -> None:
-        self._name = name
-        self._reply = reply
-
-    def send(self, kind: str, value: Any) -> None:
-        self._reply.send(kind, [f"{self._name}.{value[0]}", value[1]] if kind == "part" else value)
 
 
 def _evaluating(make: Maker) -> Maker | None:

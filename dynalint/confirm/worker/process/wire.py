@@ -131,3 +131,22 @@ class Silent(Reply):
 
     def send(self, kind: str, value: Any) -> None:
         """Do nothing."""
+
+
+class Prefixed(Reply):
+    """Forwards everything to another reply, with a prefix before the names of parts.
+
+    If `stages` is true, stages are forwarded as parts, too.
+    """
+
+    def __init__(self, prefix: str, reply: Reply, *, stages: bool = False) -> None:
+        super().__init__(-1, "")
+        self._name, self._reply, self._stages = prefix, reply, stages
+
+    def send(self, kind: str, value: Any) -> None:
+        """Forward a message."""
+        if kind == "part" or self._stages:
+            name, content = value if kind == "part" else (kind, value)
+            self._reply.part(f"{self._name}.{name}", content)
+        else:
+            self._reply.send(kind, value)

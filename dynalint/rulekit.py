@@ -37,7 +37,7 @@ from dynalint.analysis.events import (
     Subscript,
     Write,
 )
-from dynalint.analysis.exits import leads_to_raise
+from dynalint.analysis.exits import fails, leads_to_raise
 from dynalint.analysis.externals import PROGRESS_BARS
 from dynalint.analysis.functions import DISABLED
 from dynalint.analysis.given_up import called_function, ends_function, way
@@ -103,6 +103,7 @@ __all__ = [
     "called_function",
     "dotted_name",
     "ends_function",
+    "fails",
     "has_decorator",
     "index_parts",
     "is_mask",

@@ -11,6 +11,14 @@ from dynalint.analysis.project import Project
 _OPEN = (ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
+def fails(statement: ast.stmt) -> bool:
+    """Return whether a statement always raises: a `raise`, or `torch._assert(False, ...)`."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not call.args or ast.unparse(call.func) not in ("torch._assert", "_assert"):
+        return isinstance(statement, ast.Raise)
+    return isinstance(call.args[0], ast.Constant) and call.args[0].value is False
+
+
 def leads_to_raise(event: Event, project: Project) -> bool:
     """Return whether an event is in a `raise`, in the message of an `assert`, or in a branch that ends in a `raise`."""
     parents = project.parents(event.function)
@@ -21,7 +29,7 @@ def leads_to_raise(event: Event, project: Project) -> bool:
             return True
         if isinstance(node, ast.stmt) and parent is not event.function.node:
             block = next((block for block in _blocks(parent) if node in block), None)
-            if block is not None and isinstance(block[-1], ast.Raise):
+            if block is not None and fails(block[-1]):
                 return True
         node = parent
     return False
@@ -32,8 +40,8 @@ def is_passed_by_all(event: Event, project: Project) -> bool:
     check = event.statement
     if isinstance(check, ast.Assert):
         test, truth = check.test, True
-    elif isinstance(check, ast.If) and (isinstance(check.body[-1], ast.Raise) or _raises_else(check)):
-        test, truth = check.test, not isinstance(check.body[-1], ast.Raise)
+    elif isinstance(check, ast.If) and (fails(check.body[-1]) or _fails_else(check)):
+        test, truth = check.test, not fails(check.body[-1])
     else:
         return False
     parents = project.parents(event.function)
@@ -43,8 +51,8 @@ def is_passed_by_all(event: Event, project: Project) -> bool:
     return way[-1] is test and _comes_to(way, truth)
 
 
-def _raises_else(check: ast.If) -> bool:
-    return bool(check.orelse) and isinstance(check.orelse[-1], ast.Raise)
+def _fails_else(check: ast.If) -> bool:
+    return bool(check.orelse) and fails(check.orelse[-1])
 
 
 def _comes_to(way: list[ast.AST], truth: bool | None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dynalint.rulekit import Branch, Event, Project, k, walk
+from dynalint.rulekit import Branch, Event, Project, fails, k, walk
 
 # How many names are followed to their assigned values.
 _DEEPEST = 2
@@ -62,9 +62,9 @@ def _decided(parent: ast.AST | None, test: ast.expr, asked: bool) -> Decision:
 
 
 def is_guard(statement: ast.AST | None) -> bool:
-    """Return whether a statement is an `if` with a branch that ends in a `raise`."""
+    """Return whether a statement is an `if` with a branch that ends in an exception."""
     return isinstance(statement, ast.If) and any(
-        isinstance(block[-1], ast.Raise) for block in (statement.body, statement.orelse) if block
+        fails(block[-1]) for block in (statement.body, statement.orelse) if block
     )
 
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_function
+from dynalint.rulekit import Refusal, Rewrite, Safety, fails, k, rw, walk, walk_function
 from dynalint_rules._code.names import parameters
 from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._code.uses import self_name
@@ -74,7 +74,7 @@ def _checks_of(scope: Scope, statement: ast.If) -> list[ast.If]:
     checks = [statement]
     while len(checks[-1].orelse) == 1 and isinstance(below := checks[-1].orelse[0], ast.If) and is_elif(scope, below):
         checks.append(below)
-    raising = (isinstance(one.body[-1], ast.Raise) and all(map(_is_plain, one.body[:-1])) for one in checks)
+    raising = (fails(one.body[-1]) and all(map(_is_plain, one.body[:-1])) for one in checks)
     return checks if not checks[-1].orelse and all(raising) else []
 
 
@@ -151,7 +151,6 @@ def _is_plain(statement: ast.stmt) -> bool:
 
 def _asserted(scope: Scope, truth: Truth, raising: ast.stmt) -> list[str]:
     """Return the lines of a call that checks on the device. A message on several lines is indented like an argument."""
-    assert isinstance(raising, ast.Raise), "a check raises at its end"
     message = _shown(scope, raising)
     lines = [line.strip() for line in message.splitlines()]
     if len(lines) < 2 or '"""' in message or "'''" in message:
@@ -160,10 +159,12 @@ def _asserted(scope: Scope, truth: Truth, raising: ast.stmt) -> list[str]:
     return [f"{scope.torch}._assert_async(", *(f"    {line}" for line in arguments), ")"]
 
 
-def _shown(scope: Scope, raising: ast.Raise) -> str:
+def _shown(scope: Scope, raising: ast.stmt) -> str:
     """Return the code of a constant message that is as close as possible to the exception's message."""
-    given = raising.exc
+    given = raising.exc if isinstance(raising, ast.Raise) else None
     message = given.args[0] if isinstance(given, ast.Call) and given.args else None
+    if isinstance(raising, ast.Expr) and isinstance(raising.value, ast.Call):
+        message = next(iter(raising.value.args[1:]), None)
     if message is not None and (is_constant_message(message) or _is_folded(scope, message)):
         return scope.text(message)
     plain = without_values(message)

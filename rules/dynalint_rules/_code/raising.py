@@ -126,6 +126,8 @@ def _is_total_call(scope: Scope, node: ast.Call) -> bool:
         name, given = callee.name.removeprefix("torch."), node.args
     else:
         return False
+    if not given and not node.keywords:
+        return name.startswith("is_")  # such as `torch.is_grad_enabled`
     if len(given) != 1 or node.keywords or scope.tensor(given[0]) is None:
         return False
     fits = name in _TOTAL or (name in ("mean", "abs") and _has_dtype(scope, given[0], "float"))

@@ -46,7 +46,7 @@ _MODES = (Mode(grad=True), Mode(grad=False), Mode(grad=False, evaluation=True))
 class RunPlan:
     """A way to run calls: in a mode, and compiled if there is a `compiler`. The first call is seeded with `seed`.
 
-    `differentiated` is as in `observe`. The code runs in the context that `around` returns.
+    `differentiated` and `leaves` are as in `observe`. The code runs in the context that `around` returns.
     """
 
     make: Maker
@@ -55,6 +55,7 @@ class RunPlan:
     compiler: Compiler | None = None
     seed: int = 0
     differentiated: bool = True
+    leaves: bool = False
     around: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def callable(self) -> Callable[..., Any]:
@@ -67,7 +68,7 @@ class RunPlan:
 
     def observed(self, run: Callable[..., Any], owner: Callable[..., Any], number: int) -> Observation:
         """Make the call with this number, and return what it does."""
-        how = {"training": self.mode.grad, "differentiated": self.differentiated}
+        how = {"training": self.mode.grad, "differentiated": self.differentiated, "leaves": self.leaves}
         with self.around(), nullcontext() if self.compiler is not None else force_eager():
             return observe(run, owner, self.calls[number], self.seed + number, **how)
 
@@ -82,6 +83,7 @@ def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None
     modes = list(_MODES)
     for mode in modes:
         eager = RunPlan(make, calls, mode)
+        eager = replace(eager, leaves=mode.grad and _takes_leaves(eager))
         if mode == _MODES[-1] and compared(replace(eager, mode=_MODES[-2]), eager).same:
             continue  # The results do not depend on the mode.
         found = compared(eager, replace(eager, compiler=compiler or usual))
@@ -145,6 +147,12 @@ def usual(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile with `aot_eager` and default options."""
     compiled: Callable[..., Any] = user_compile(function, backend="aot_eager")
     return compiled
+
+
+def _takes_leaves(eager: RunPlan) -> bool:
+    """Return whether the first call works on leaves that require gradients, which code cannot write to."""
+    function = eager.callable()
+    return replace(eager, leaves=True).observed(function, function, 0).error is None
 
 
 def _is_stable(eager: RunPlan) -> bool:

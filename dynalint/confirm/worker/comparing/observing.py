@@ -61,16 +61,17 @@ def observe(
     training: bool,
     times: int = 1,
     differentiated: bool = True,
+    leaves: bool = False,
 ) -> Observation:
     """Run `run` with `call` and return an observation. `owner` is the callable that keeps the state.
 
     If `training` is true, floating-point inputs require gradients if they are `differentiated`, and a backward pass
-    follows for a weighted sum of the outputs. Otherwise, everything runs under `no_grad`. The call runs `times` times
-    before the single backward pass.
+    follows for a weighted sum of the outputs. These inputs are copies that code may write to, unless they are `leaves`.
+    Otherwise, everything runs under `no_grad`. The call runs `times` times before the single backward pass.
     """
     seen = Observation()
-    prepared = [_with_gradients(call, training=training and differentiated) for _ in range(times)]
-    leaves = [leaf for own, _ in prepared for leaf in own]
+    prepared = [_with_gradients(call, training=training and differentiated, given=leaves) for _ in range(times)]
+    inputs = [leaf for own, _ in prepared for leaf in own]
     args, kwargs = prepared[-1][1]
     for parameter in parameters_of(owner).values():
         parameter.grad = None
@@ -91,7 +92,7 @@ def observe(
     if "numpy" in sys.modules:
         seen.effects["the random state of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
     seen.inputs = {**dict(enumerate(args)), **kwargs}
-    seen.gradients = {f"input {position}": leaf.grad for position, leaf in enumerate(leaves)}
+    seen.gradients = {f"input {position}": leaf.grad for position, leaf in enumerate(inputs)}
     seen.gradients.update({name: parameter.grad for name, parameter in parameters_of(owner).items()})
     seen.state = state_of(owner)
     seen.keys = tuple(owner.state_dict()) if isinstance(owner, nn.Module) else ()
@@ -111,7 +112,7 @@ def attempt(
     run: Callable[..., Any], call: Call, seed: int, *, training: bool, differentiated: bool = True
 ) -> Exception | SystemExit | None:
     """Run `run` with `call` like `observe` does, but only return the exception, if there is one."""
-    _, (args, kwargs) = _with_gradients(call, training=training and differentiated)
+    _, (args, kwargs) = _with_gradients(call, training=training and differentiated, given=False)
     _seed(seed)
     with _watching({}), torch.set_grad_enabled(training):
         try:
@@ -184,15 +185,15 @@ def _keepable(name: str, value: Any) -> bool:
     return not name.startswith("__") and isinstance(value, kinds)
 
 
-def _with_gradients(call: Call, *, training: bool) -> tuple[list[torch.Tensor], Call]:
-    """Make float inputs require gradients. The arguments are copies of these leaves, so code may write to them."""
+def _with_gradients(call: Call, *, training: bool, given: bool) -> tuple[list[torch.Tensor], Call]:
+    """Make float inputs require gradients. The arguments are copies of these leaves, unless these are `given`."""
     leaves: list[torch.Tensor] = []
 
     def prepared(tensor: torch.Tensor) -> torch.Tensor:
         if not training or not (tensor.is_floating_point() or tensor.is_complex()):
             return tensor.detach().clone()
         leaves.append(tensor.detach().clone().requires_grad_())
-        return leaves[-1].clone()
+        return leaves[-1] if given else leaves[-1].clone()
 
     args, kwargs = pytree.tree_map_only(torch.Tensor, prepared, call)
     return leaves, (tuple(args), kwargs)

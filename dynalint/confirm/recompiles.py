@@ -33,7 +33,7 @@ class Blame:
 
 
 def blamed(placed: Located, result: TargetResult, sources: UserSources) -> Blame | None:
-    """Return how often this finding's code made Dynamo recompile, or None if it never did.
+    """Return how many times this finding's code made Dynamo recompile, or None if it never did.
 
     Identical calls are checked first. A call with another batch size counts if its guard is about this code. A call
     with other values counts if its guard is on a number that this code reads at a break.

@@ -224,7 +224,7 @@ def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int
 
 
 def _runs_a_few_times(event: Change, project: Project) -> bool:
-    """Return whether a test around the change limits how often it runs, for example by bounding the state."""
+    """Return whether a test around the change limits how many times it runs, for example by bounding the state."""
     for test, block in tests_around(event.statement, event.function, project):
         if isinstance(event, ContainerChange) and _asks(test, state_name(event)):
             return True

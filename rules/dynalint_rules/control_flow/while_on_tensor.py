@@ -26,7 +26,7 @@ class WhileOnTensor(Rule):
         decision = decision_of(project.parents(event.function), operand)
         if decision.form == "while" and asks_tensor(event, project):
             shown = quote(event.function.file, operand)
-            message = f"Dynamo cannot know how often this `while` loop runs because {shown} is {thing(event.kind)}"
+            message = f"Dynamo cannot know how many times this `while` loop runs because {shown} is {thing(event.kind)}"
             yield Violation(
                 operand,
                 message,

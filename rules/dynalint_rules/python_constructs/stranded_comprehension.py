@@ -36,7 +36,7 @@ class StrandedComprehension(Rule):
                 node,
                 "Dynamo skips the function because of a graph break in a loop, and it cannot compile this "
                 "comprehension separately",
-                help="fix the graph break in the loop, which also removes this finding",
+                help="fix the graph break in the loop; that also removes this finding",
                 stranded=True,
             )
 

@@ -12,7 +12,7 @@ from dynalint_rules._code.growth import UP_TO_LIMIT
 class ArgumentDecidesRounds(Rule):
     code = "DYN802"
     name = "argument-decides-rounds"
-    summary = "An argument decides how often a loop runs, so each number of iterations requires a separate graph"
+    summary = "An argument decides how many times a loop runs, so each number of iterations requires a separate graph"
     category = "advice"
     severity = "info"
     events = (Iteration,)
@@ -25,7 +25,7 @@ class ArgumentDecidesRounds(Rule):
         if name is not None and _is_passed_in(name, event.function):
             yield Violation(
                 event.node,
-                f"the caller's `{name}` decides how often this loop runs, so each number of iterations "
+                f"the caller's `{name}` decides how many times this loop runs, so each number of iterations "
                 f"recompiles the function {UP_TO_LIMIT}",
                 help="Compile only the body of the loop, and run the loop in the caller.",
             )

@@ -114,7 +114,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     before = partial(_subject, asked, request["overrides"])
     reply.part("compiled", compiled_after(rewritten, before, found, request["changed"]))
     # This comes last, because code that runs with an impossible test result may never end.
-    reply.stage(f"running {name} with opposite results of the tests near the fix")
+    reply.stage(f"running {name} with the tests near the fix inverted")
     turned = _turned_over(asked, original, equality, search, found, one_way)
     if turned is not None:
         reply.part("difference", asdict(turned))

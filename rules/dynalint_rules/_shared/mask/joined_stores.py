@@ -67,7 +67,7 @@ def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
 
 
 def _picked(scope: Scope, statements: Sequence[ast.stmt], mask: ast.expr) -> list[ast.Assign]:
-    """Return the first statements, as far as they only give names to elements that a mask selects from variables."""
+    """Return the first statements, as long as they only name elements that a mask selects from variables."""
     found: list[ast.Assign] = []
     for one in statements:
         if not isinstance(one, ast.Assign) or picked_name(scope, one, mask) is None:

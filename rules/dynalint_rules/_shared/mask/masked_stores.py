@@ -57,8 +57,8 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
 class StoreRewrite:
     """The rewrite of a statement whose value is stored in `target` through a mask, there or in the statement `last`.
 
-    If `value` is given, the statement assigns a copy of the target with this value stored in it. `picked` are the
-    statements before it that only give names to elements that the mask selects.
+    If `value` is given, the statement assigns a copy of the target with this value stored in it. `picked`
+    holds the statements before it that only name elements selected by the mask.
     """
 
     def __init__(

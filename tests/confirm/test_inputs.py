@@ -341,6 +341,24 @@ class Pyramid(nn.Module):
         return self.up(low) + high
 
 
+class Pairs(nn.Module):
+    """Has labels that are None by default, but are needed, and states how many dimensions they have."""
+
+    def forward(self, embeddings: torch.Tensor, labels: Any = None, reference: Any = None) -> torch.Tensor:
+        labels = labels.unsqueeze(0).squeeze(0)
+        if labels.dim() != 1:
+            raise ValueError("labels must be a 1D tensor of shape (batch_size,)")
+        if len(labels) != len(embeddings):
+            raise ValueError("Number of embeddings must equal number of labels")
+        return embeddings[labels == labels[0]].sum()
+
+
+def test_what_is_none_by_default_is_given_if_the_code_needs_it() -> None:
+    found = find_call(Pairs(), "cpu", 10)
+    assert "labels=" in found.text
+    assert "reference" not in found.text
+
+
 def test_two_pictures_of_different_scale_are_brought_together() -> None:
     (low, high), _ = find_call(Pyramid(), "cpu", 30).call
     assert [2 * side for side in low.shape[2:]] == list(high.shape[2:])

@@ -174,6 +174,16 @@ def deeper(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]
             yield {**specs, name: replace(spec, shape=shape)}
 
 
+def _of_stated_rank(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs in which the tensor that the message names has the number of dimensions that it states."""
+    spec, rank = _tensors(specs).get(match[1]), int(match[2])
+    if spec is None:
+        return
+    shape = spec.shape[:rank] if rank < len(spec.shape) else of_rank(spec.shape, rank)
+    if shape is not None:
+        yield {**specs, match[1]: replace(spec, shape=shape)}
+
+
 def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs in which all tensors have the same shape."""
     tensors = _tensors(specs)
@@ -238,6 +248,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"must be equal to input_size\. Expected (\d+), got (\d+)", _sizes(2, 1)),
     (r"inconsistent input_size: got (\d+) expected (\d+)", _sizes(1, 2)),
     (r"(tuple index|Dimension) out of range|too many indices|Dimension specified as|same number of dimensions", deeper),
+    (r"\b(\w+) (?:must|should) be (?:an? )?(\d)-?[dD](?:imensional)?\b", _of_stated_rank),
     (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(1, 2)),
     (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(2, 1)),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),

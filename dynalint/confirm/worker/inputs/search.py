@@ -74,6 +74,10 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
         if found is not None:
             return found
     found = search.run(plain, ATTEMPTS, generic=True)
+    for more in _with_missing(function, plain):
+        if found is not None or "'NoneType' object" not in search.last.message:
+            break
+        found = search.run(more, len(search.tried) + ATTEMPTS // 2, generic=False)
     if found is None and (fewer := _without_optional(function, plain)) != plain:
         found = search.run(fewer, ATTEMPTS + ATTEMPTS // 2, generic=False)
     if found is None:
@@ -99,7 +103,7 @@ class _Search:
         self._function = function
         self._device = device
         self._deadline = deadline
-        self._tried: set[str] = set()
+        self.tried: set[str] = set()
         self.last = FailedAttempt("nothing")
         self._counts: Counter[str] = Counter()
         self._errors: dict[str, Exception | None] = {}
@@ -119,16 +123,16 @@ class _Search:
         later: list[Specs] = []
         doubtful: FoundCall | None = None
         usual = _generic(start) if generic else iter(())
-        while len(self._tried) < most and time.process_time() < self._deadline:
+        while len(self.tried) < most and time.process_time() < self._deadline:
             if waiting:
                 specs: Specs | None = heapq.heappop(waiting).specs
             else:
                 specs = later.pop(0) if later else next(usual, None)
             if specs is None:
                 break
-            if _key(specs) in self._tried or _unfit(specs):
+            if _key(specs) in self.tried or _unfit(specs):
                 continue
-            self._tried.add(_key(specs))
+            self.tried.add(_key(specs))
             made = _made(specs, self._device)
             call = _call(self._function, made)
             trouble = _attempt(self._function, made, call)
@@ -137,7 +141,7 @@ class _Search:
                 if not _rank_depends_on_masks(self._function, call):
                     return found
                 if doubtful is None:
-                    doubtful, most = found, min(most, len(self._tried) + _ATTEMPTS_AFTER_DOUBT)
+                    doubtful, most = found, min(most, len(self.tried) + _ATTEMPTS_AFTER_DOUBT)
                     self._add(waiting, deeper(specs), sys.maxsize)
                 continue
             self._add(waiting, revisions(specs, trouble), trouble.progress)
@@ -152,8 +156,8 @@ class _Search:
     def _add(self, waiting: list[_Waiting], answers: Iterable[Specs], progress: int) -> None:
         """Add specs to try. Attempts that got furthest come first, and among them the most likely answers."""
         for number, answer in enumerate(answers):
-            if _key(answer) not in self._tried:
-                heapq.heappush(waiting, _Waiting((-progress, number, -len(self._tried)), answer))
+            if _key(answer) not in self.tried:
+                heapq.heappush(waiting, _Waiting((-progress, number, -len(self.tried)), answer))
 
 
 def _key(specs: Specs) -> str:
@@ -178,6 +182,15 @@ def _first_guess(function: Callable[..., Any]) -> Specs:
     for parameter in needed:
         specs.update(_guesses(function, parameter, first=not specs))
     return specs
+
+
+def _with_missing(function: Callable[..., Any], specs: Specs) -> Iterator[Specs]:
+    """Yield specs that also give the next one or two of the parameters that are None by default."""
+    target = function.forward if isinstance(function, nn.Module) else function
+    given = {name.partition("[")[0] for name in specs}
+    for parameter in [one for one in parameters_of(target) if one.default is None and one.name not in given][:2]:
+        specs = {**specs, **_guesses(function, parameter, first=not specs)}
+        yield specs
 
 
 def _without_optional(function: Callable[..., Any], specs: Specs) -> Specs:

@@ -14,7 +14,7 @@ _OPEN = (ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.Gen
 def fails(statement: ast.stmt) -> bool:
     """Return whether a statement always raises: a `raise`, or `torch._assert(False, ...)`."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not call.args or ast.unparse(call.func) not in ("torch._assert", "_assert"):
+    if not isinstance(call, ast.Call) or not call.args or ast.unparse(call.func) != "torch._assert":
         return isinstance(statement, ast.Raise)
     return isinstance(call.args[0], ast.Constant) and call.args[0].value is False
 

@@ -345,7 +345,7 @@ class Pairs(nn.Module):
     """Has labels that are None by default, but are needed, and states how many dimensions they have."""
 
     def forward(self, embeddings: torch.Tensor, labels: Any = None, reference: Any = None) -> torch.Tensor:
-        labels = labels.unsqueeze(0).squeeze(0)
+        labels = labels * (labels > -1)
         if labels.dim() != 1:
             raise ValueError("labels must be a 1D tensor of shape (batch_size,)")
         if len(labels) != len(embeddings):

@@ -1618,3 +1618,26 @@ def test_what_decides_inside_of_a_branch_keeps_its_parentheses() -> None:
     return x
     """
     assert "(flag or other) and last" in study(body, head=head).fixed
+
+
+@pytest.mark.parametrize(
+    ("before", "inner", "safety"),
+    [
+        ("", "flag", "safe"),
+        ("", "torch.is_grad_enabled()", "safe"),
+        ("if (x > 1).any():\n    late = 2 if flag else 0\n    y = y + 1", "late", "conditional"),
+        ("part = make(flag)", "part.on", "conditional"),
+    ],
+)
+def test_testing_a_python_value_first_is_only_safe_if_that_never_raises(before: str, inner: str, safety: str) -> None:
+    body = (
+        f"{before}\nif (x > 2).any():\n    if {inner}:\n        x = x * 2\n    else:\n        x = x * 3\nreturn x + y"
+    )
+    answer = study(body).own[-1].answer
+    assert isinstance(answer, Rewrite), answer
+    assert (answer.title, answer.safety) == ("Test the Python value first", safety)
+
+
+def test_a_function_of_the_project_with_the_name_of_an_assertion_may_go_on() -> None:
+    head = f"def _assert(ok, text):\n    return text\n\n\n{HEAD}"
+    assert not study('if (x > 2).any():\n    _assert(False, "large")\nreturn x', RaiseOnTensor(), head).own

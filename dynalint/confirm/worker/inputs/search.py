@@ -75,7 +75,7 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
             return found
     found = search.run(plain, ATTEMPTS, generic=True)
     for more in _with_missing(function, plain):
-        if found is not None or "'NoneType' object" not in search.last.message:
+        if found is not None or "NoneType" not in search.last.message:
             break
         found = search.run(more, len(search.tried) + ATTEMPTS // 2, generic=False)
     if found is None and (fewer := _without_optional(function, plain)) != plain:

@@ -116,7 +116,7 @@ def rewrite_nested(scope: Scope, statement: ast.If) -> Rewrite | None:
     new = rw.branch(tree.expression(inner.test), asked[:1], asked[1:])
     edits = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), (new,))])
     edits = (*edits, end_of_claim(scope.file, statement))
-    known = is_plain(inner.test) or never_raises(scope, inner.test)
+    known = never_raises(scope, inner.test)
     conditions = () if known else (f"{scope.quote(inner.test)} does not raise an exception",)
     return Rewrite(_FIRST, "safe" if known else "conditional", edits, conditions, leaves=(*_LEFT, "DYN105", "DYN302"))
 

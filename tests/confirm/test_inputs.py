@@ -13,7 +13,7 @@ from torch import nn
 from dynalint.confirm.worker.inputs import guessed_values
 from dynalint.confirm.worker.inputs.constructors import constructions
 from dynalint.confirm.worker.inputs.search import NoInputsError, find_call
-from dynalint.confirm.worker.inputs.variants import other_batch, other_ranks
+from dynalint.confirm.worker.inputs.variants import options, other_batch, other_ranks
 
 pytestmark = pytest.mark.dynamo
 
@@ -513,3 +513,51 @@ def test_shapes_in_parentheses_follow_names_without_a_colon() -> None:
 
     (located, classes), _ = find_call(Boxes(), "cpu", 30).call
     assert (located.dim(), located.shape[2], located.shape[:2]) == (3, 4, classes.shape)
+
+
+class Criterion(nn.Module):
+    """Boxes have four coordinates, and the loss has a weight for each class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.ones(9))
+
+    def forward(self, scores, boxes):
+        x, y, w, h = boxes.unbind(-1)
+        labels = torch.zeros(scores.shape[0], scores.shape[2], dtype=torch.int64)
+        return F.cross_entropy(scores, labels, self.weight) + (x + y + w + h).mean()
+
+
+class Clips(nn.Module):
+    def forward(self, clips):
+        if clips.dim() != 5:
+            raise ValueError(f"Clips only works for 5D tensors, but got {clips.dim()}D input!")
+        return clips.mean(2)
+
+
+@pytest.mark.parametrize(
+    ("made", "shapes"),
+    [(Criterion, [(5, 9, 16), (5, 4)]), (Clips, [(5, 16, 4, 16, 16)])],
+)
+def test_what_is_unpacked_weighted_or_stated_tells_the_shape(
+    made: type[nn.Module], shapes: list[tuple[int, ...]]
+) -> None:
+    args, _ = find_call(made(), "cpu", 30).call
+    assert [tuple(one.shape) for one in args] == shapes
+
+
+class Captioned(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 8)
+        self.conv = nn.Conv2d(3, 8, 3)
+
+    def forward(self, input_ids, pictures: Optional[torch.Tensor] = None):  # noqa: UP045
+        h = self.embed(input_ids)
+        return h if pictures is None else h + self.conv(pictures).mean((2, 3))[:, None]
+
+
+def test_an_optional_tensor_that_is_unlike_the_first_is_found_by_its_layer() -> None:
+    module = Captioned()
+    found = [call for some in options(module, find_call(module, "cpu", 30).call) for call in some]
+    assert [tuple(call[1]["pictures"].shape) for call in found] == [(5, 3, 32, 32)]

@@ -127,7 +127,7 @@ def _wider(batch: Call | None, lines: Callable[[Call], Lines | None]) -> list[Ca
     return [batch] if batch is not None and lines(batch) is not None else []
 
 
-def _others(ways: Iterable[list[Call]], lines: Callable[[Call], Lines | None]) -> list[tuple[Call, Lines]]:
+def _others(ways: Iterable[Iterable[Call]], lines: Callable[[Call], Lines | None]) -> list[tuple[Call, Lines]]:
     """Return the first call that works for each of the first few ways to vary a call."""
     until = time.process_time() + _LOOKING
     found: list[tuple[Call, Lines]] = []

@@ -45,6 +45,7 @@ def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
         match = pattern.search(trouble.message)
         if match:
             found += revise(specs, match)
+    found += [*_unpacked(specs, trouble), *_for_weights(specs, trouble), *_of_stated_rank(specs, trouble)]
     blamed = {name for operand in trouble.operands for name in operand.sources}
     # An argument that the failed operation does not depend on is rarely the cause.
     found.sort(key=lambda one: any(value != specs.get(name) for name, value in one.items() if name not in blamed))
@@ -59,6 +60,41 @@ def _like_operands(specs: Specs, operands: Sequence[Operand]) -> Iterator[Specs]
         for name in one.sources if len(one.sources) == 1 else ():
             for shape in _reshaped(tensors[name].shape, one.shape, other.shape) if name in tensors else ():
                 yield {**specs, name: replace(tensors[name], shape=shape)}
+
+
+def _of_stated_rank(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs with a number of dimensions that the message states, in the tensor that it names, or is about."""
+    ranks = list(dict.fromkeys(map(int, _RANKS.findall(trouble.message))))
+    tensors = _tensors(specs)
+    words = re.findall(r"\w+", trouble.message) if ranks else []
+    about = [name for name in tensors if name in words]
+    about += [name for operand in trouble.operands for name in operand.sources if name in tensors]
+    for name in dict.fromkeys(about) if ranks else ():
+        shape = tensors[name].shape
+        for rank in ranks:
+            fitting = shape[:rank] if rank < len(shape) else of_rank(shape, rank)
+            if rank != len(shape) and fitting is not None:
+                yield {**specs, name: replace(tensors[name], shape=fitting)}
+
+
+def _unpacked(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs with as many features as the code unpacks, as in `x, y = points.unbind(-1)`."""
+    match = _UNPACKED.search(trouble.message)
+    if match is None:
+        return
+    tensors = _tensors(specs)
+    for name in dict.fromkeys(name for operand in trouble.operands for name in operand.sources if name in tensors):
+        yield {**specs, name: replace(tensors[name], shape=(*tensors[name].shape[:-1], int(match[1])))}
+
+
+def _for_weights(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs with as many classes as a loss has weights."""
+    if _CLASS_WEIGHTS not in trouble.message:
+        return
+    weights = [one.shape[0] for one in trouble.operands if len(one.shape) == 1 and not one.sources]
+    scores = trouble.operands[0].shape if trouble.operands else ()
+    if weights and scores:
+        yield from _swap_size(specs, scores[min(1, len(scores) - 1)], weights[0])
 
 
 def _reshaped(shape: Shape, given: Shape, wanted: Shape) -> Iterator[Shape]:
@@ -174,16 +210,6 @@ def deeper(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]
             yield {**specs, name: replace(spec, shape=shape)}
 
 
-def _of_stated_rank(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs in which the tensor that the message names has the number of dimensions that it states."""
-    spec, rank = _tensors(specs).get(match[1]), int(match[2])
-    if spec is None:
-        return
-    shape = spec.shape[:rank] if rank < len(spec.shape) else of_rank(spec.shape, rank)
-    if shape is not None:
-        yield {**specs, match[1]: replace(spec, shape=shape)}
-
-
 def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs in which all tensors have the same shape."""
     tensors = _tensors(specs)
@@ -248,7 +274,6 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"must be equal to input_size\. Expected (\d+), got (\d+)", _sizes(2, 1)),
     (r"inconsistent input_size: got (\d+) expected (\d+)", _sizes(1, 2)),
     (r"(tuple index|Dimension) out of range|too many indices|Dimension specified as|same number of dimensions", deeper),
-    (r"\b(\w+) (?:must|should) be (?:an? )?(\d)-?[dD](?:imensional)?\b", _of_stated_rank),
     (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(1, 2)),
     (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(2, 1)),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),
@@ -262,6 +287,9 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop
     (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
 )
+_RANKS = re.compile(r"\b([1-5])-?[dD](?:imensional)?\b")
+_UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
+_CLASS_WEIGHTS = "weight tensor should be defined either for all"
 # Errors about operands whose shapes do not fit together.
 _MISMATCH = re.compile(r"must match|[Ss]izes? (do|does) not match|broadcast|same (number of|shape|size)|expand")
 # Compiled before processes are forked.

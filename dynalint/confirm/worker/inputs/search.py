@@ -35,6 +35,7 @@ from .watching import OperationWatch, watched_layers
 
 ATTEMPTS = 60
 _ATTEMPTS_AFTER_DOUBT = 8
+_ATTEMPTS_FOR_OPTION = 10
 _KEPT_ERRORS = 3
 # The maximum number of elements in a tensor. No model needs more to show its breaks.
 _MOST_ELEMENTS = 1 << 21
@@ -88,6 +89,16 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
     return found
 
 
+def with_option(function: Callable[..., Any], call: Call, option: inspect.Parameter, device: str) -> Call | None:
+    """Return a call that works with a tensor added for an optional parameter, or None after a few attempts."""
+    search = _Search(function, device, math.inf, call)
+    try:
+        found = search.run(_guesses(function, option, first=False), _ATTEMPTS_FOR_OPTION, generic=False)
+    except BaseException:  # noqa: BLE001 - user code, which also works without the argument
+        return None
+    return None if found is None else found.call
+
+
 @dataclass(order=True)
 class _Waiting:
     """Specs to try, in the order of `key`."""
@@ -97,11 +108,12 @@ class _Waiting:
 
 
 class _Search:
-    """Attempts to call a function. No attempt is repeated."""
+    """Attempts to call a function, with further arguments if some are `given`. No attempt is repeated."""
 
-    def __init__(self, function: Callable[..., Any], device: str, deadline: float) -> None:
+    def __init__(self, function: Callable[..., Any], device: str, deadline: float, given: Call | None = None) -> None:
         self._function = function
         self._device = device
+        self._args, self._kwargs = given or ((), {})
         self._deadline = deadline
         self.tried: set[str] = set()
         self.last = FailedAttempt("nothing")
@@ -134,7 +146,8 @@ class _Search:
                 continue
             self.tried.add(_key(specs))
             made = _made(specs, self._device)
-            call = _call(self._function, made)
+            args, kwargs = _call(self._function, made)
+            call = (*self._args, *args), {**self._kwargs, **kwargs}
             trouble = _attempt(self._function, made, call)
             if trouble is None:
                 found = FoundCall(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))

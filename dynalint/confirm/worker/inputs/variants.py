@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from ..dynamo.runs import Call
 from .guessed_values import BATCH, LENGTH
-from .search import parameters_of
+from .search import parameters_of, with_option
 
 _MORE_ROWS = 3
 # A program's own call with a single row may be a large one.
@@ -73,7 +73,7 @@ def other_ranks(call: Call) -> Iterator[list[Call]]:
         yield [narrower(-1), narrower(1)]
 
 
-def options(function: Callable[..., Any], call: Call) -> Iterator[list[Call]]:
+def options(function: Callable[..., Any], call: Call) -> Iterator[Iterable[Call]]:
     """For each optional parameter that is False or may be a tensor, yield alternative calls that set it.
 
     The alternatives for each parameter are sorted, most likely first.
@@ -88,7 +88,17 @@ def options(function: Callable[..., Any], call: Call) -> Iterator[list[Call]]:
         if parameter.default is False:
             yield [(args, {**kwargs, name: True})]
         elif parameter.default is None and first is not None and _takes_tensor(parameter):
-            yield [(args, {**kwargs, name: value}) for value in _tensors_like(name, first)]
+            yield _with_tensor(function, call, parameter, first)
+
+
+def _with_tensor(
+    function: Callable[..., Any], call: Call, parameter: inspect.Parameter, first: torch.Tensor
+) -> Iterator[Call]:
+    """Yield calls with a tensor for an optional parameter: like the first tensor, or else as its name suggests."""
+    args, kwargs = call
+    yield from ((args, {**kwargs, parameter.name: value}) for value in _tensors_like(parameter.name, first))
+    found = with_option(function, call, parameter, first.device.type)
+    yield from () if found is None else [found]
 
 
 def _takes_tensor(parameter: inspect.Parameter) -> bool:

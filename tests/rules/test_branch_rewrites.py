@@ -1276,6 +1276,26 @@ def test_a_count_that_is_more_than_added_to_stays(body: str) -> None:
     assert "torch.tensor(" not in study(body).fixed
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{COUNTED}    n += 1\nreturn y * n",
+        COUNTED.replace("n += 1", "n += 1\n        y = y * n.bit_length()") + "return y * n",
+        f"{COUNTED}helper = lambda: n\nreturn y",
+        "n = 1 if x.sum() > 0 else 2\nfor _ in range(n):\n    y = y * 2\nreturn y",
+        "n = 1 if x.sum() > 0 else 2\nif flag:\n    n += 1\nreturn y * n",
+        "n = 1 if x.sum() > 0 else x.max().item()\nreturn y * n",
+        "n = True if x.sum() > 0 else False\nreturn y * n",
+    ],
+)
+def test_a_number_that_must_stay_a_number_is_not_selected(body: str) -> None:
+    assert "torch.where" not in study(body).fixed
+
+
+def test_a_number_that_the_caller_receives_is_an_unsafe_change() -> None:
+    assert rewrite("return 1 if x.sum() > 0 else 2.5, y").safety == "unsafe"
+
+
 def test_a_test_of_an_array_is_one_of_a_tensor() -> None:
     assert fixed("a = x.detach().numpy()\nif a.max() > 0:\n    x = x * 2\nreturn x") == lines("""
         a = x.detach().numpy()

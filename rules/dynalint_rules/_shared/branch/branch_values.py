@@ -6,18 +6,25 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dynalint.rulekit import Refusal, k, walk
-from dynalint_rules._code.memory import changes_in_place, is_own, makes_tensor, may_run_after, sharing
-from dynalint_rules._code.names import loads, only_value, within
+from dynalint.rulekit import Refusal, k, walk, walk_function
+from dynalint_rules._code.memory import changes_in_place, in_one_loop, is_own, makes_tensor, may_run_after, sharing
+from dynalint_rules._code.names import loads, only_value, stores, within
+from dynalint_rules._code.precision import is_short
+from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.saved_tensors import kept_conditions, switch_conditions
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.number.flow import NumberFlow
+from dynalint_rules._shared.number.numbers import flow_of_selected
 
 SAME_FORM = "both branches give tensors with the same dtype, shape and device"
 NO_RAISE = "neither branch raises an exception for inputs that take the other branch"
 FINITE = "the gradient of the branch that is not selected is finite"
 
+_NUMBERS = (
+    "both branches give numbers, and `torch.where` would create a tensor from them; write them as tensors, or use "
+    "`torch.where` to compute the values that depend on them"
+)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-_ARITHMETIC_METHODS = frozenset({"add", "sub", "mul", "div"})
 # Methods that are exact for every element and every gradient, including NaN and infinity, with any dtype.
 HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", "abs", "clone", "nan_to_num"})
 
@@ -290,33 +297,39 @@ def _may_have_gradient(kind: k.Kind) -> bool:
     return tensor is None or (tensor.dtype not in ("bool", "int") and tensor.origin != "buffer")
 
 
-def number_conditions(scope: Scope, sides: Sequence[BranchValue], uses: Sequence[ast.expr]) -> list[str]:
-    """Return the conditions if both branches have numbers as values, from which `torch.where` creates a 0-dim tensor.
+def flow_of_numbers(scope: Scope, sides: Sequence[BranchValue], reads: Sequence[ast.expr]) -> NumberFlow:
+    """Return what follows if all branches have numbers as values, from which `torch.where` creates a 0-dim tensor.
 
     Raises:
-        Refusal: If the numbers are not literals, or some of the `uses` of the result are not tensor arithmetic.
+        Refusal: If the numbers are not ints and floats that Dynamo knows, or one of the `reads` needs a number.
     """
-    numbers = [None if side.node is None else _number(side.node) for side in sides]
-    fits = {type(one) for one in numbers} in ({int}, {float}) and all(_is_tensor_arithmetic(scope, one) for one in uses)
-    if not fits or not uses:
-        raise Refusal(
-            "both branches give numbers, and `torch.where` would create a tensor from them; write them as "
-            "tensors, or use `torch.where` to compute the values that depend on them"
-        )
-    return ["the numbers are combined with tensors of at least one dimension, whose precision is sufficient"]
+    numbers = [one for side in sides for one in side.kind.members]
+    types = {one.type if isinstance(one, k.Value) and one.source != "data" else None for one in numbers}
+    if not types <= {"int", "float"} or not reads:
+        raise Refusal(_NUMBERS)
+    try:
+        flow = flow_of_selected(scope, reads, "float" if "float" in types else "int")
+    except Refusal as needed:  # its advice is about numbers that are read from tensors
+        raise Refusal(_NUMBERS) from needed
+    if not all(isinstance(one, k.Value) and (one.type == "int" or is_short(one)) for one in numbers):
+        flow.conditions["the numbers are combined with tensors whose precision is sufficient"] = None
+    written = [side.node for side in sides if side.node is not None]
+    if not all(node in scope.parents and never_raises(scope, node) for node in written):
+        flow.conditions[NO_RAISE] = None
+    return flow
 
 
-def _is_tensor_arithmetic(scope: Scope, node: ast.expr) -> bool:
-    parent = scope.parents.get(node)
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
-        known = parent.func.attr.removesuffix("_") in _ARITHMETIC_METHODS and parent.args == [node]
-        return known and not parent.keywords and scope.tensor(parent.func.value) is not None
-    if not isinstance(parent, ast.BinOp) or not isinstance(parent.op, _ARITHMETIC):
-        return False
-    other = parent.right if parent.left is node else parent.left
-    return scope.tensor(other) is not None
+def reads_of_number(scope: Scope, name: str, head: ast.If) -> list[ast.expr]:
+    """Return the expressions that read a number that the branches of an `if` assign.
 
-
-def uses_of(scope: Scope, name: str, outside: ast.AST) -> list[ast.expr]:
-    """Return the expressions that read `name` outside the statement `outside`."""
-    return [node for node in loads(scope, name) if not within(node, outside, scope)]
+    Raises:
+        Refusal: If a nested function reads it, or another statement modifies it in place.
+    """
+    own = set(walk_function(scope.function.node))
+    if any(use not in own for use in scope.names.get(name, [])):
+        raise Refusal(f"`{name}` is used in a nested function; pass a tensor to that function instead")
+    for store in stores(scope, name):
+        if isinstance(scope.parents.get(store), ast.AugAssign) and not within(store, head, scope):
+            raise Refusal(f"another statement modifies `{name}` in place; write it as `{name} = ...` first")
+    inside = in_one_loop(scope, head, head)
+    return [node for node in loads(scope, name) if inside or not within(node, head, scope)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from dynalint.rulekit import Refusal, Replacement, Rewrite, k, rw, walk
+from dynalint.rulekit import Refusal, Replacement, Rewrite, Safety, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
@@ -13,16 +13,16 @@ from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.branch_values import (
     BranchValue,
     alias_conditions,
+    flow_of_numbers,
     gradient_conditions,
-    number_conditions,
     reads_of,
     tensor_conditions,
-    uses_of,
 )
 from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
+from dynalint_rules._shared.number.flow import NumberFlow
 from dynalint_rules._shared.text import atom
 
 TITLE = "Compute both branches and select with `torch.where`"
@@ -39,25 +39,24 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
     Raises:
         Refusal: If the rewrite would not be equivalent.
     """
-    text, conditions = _chosen(scope, node)
-    return finished(scope, TITLE, rw.written(scope.file, (node, text)), conditions)
+    flow = NumberFlow()
+    text, conditions = _chosen(scope, node, flow)
+    return finished(scope, TITLE, rw.written(scope.file, (node, text), *flow.edits), conditions, flow)
 
 
-def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
-    """Return the code of the choice and the conditions for it."""
+def _chosen(scope: Scope, node: ast.IfExp, flow: NumberFlow) -> tuple[str, list[str]]:
+    """Return the code of the choice and the conditions for it. What follows for numbers is added to `flow`."""
     truth = truth_of(scope, node.test)
     inner: list[str] = []
     for value in (node.body, node.orelse):
         if isinstance(value, ast.IfExp) and is_tensor_test(scope, value.test):
-            scope.renamed[value], conditions = _chosen(scope, value)
+            scope.renamed[value], conditions = _chosen(scope, value, NumberFlow())
             inner += conditions
     effects = effects_of_always(scope, [node.body, node.orelse], node)
     sides = [BranchValue(value, scope.kind(value)) for value in (node.body, node.orelse)]
     conditions, name = [*truth.selecting_conditions, *inner], target_of(scope, node)
     if all(k.is_number(side.kind) for side in sides):
-        conditions += number_conditions(
-            scope, sides, [node] if name is None else uses_of(scope, name, scope.parents[node])
-        )
+        flow.add(flow_of_numbers(scope, sides, [node]))
     else:
         conditions += require_tensors(scope, sides)
         refuse_other_sizes(scope, sides)
@@ -92,10 +91,18 @@ def _is_zeros(scope: Scope, value: ast.expr) -> bool:
     return callee(scope, value) in _ZEROS and scope.tensor(value) is not None
 
 
-def finished(scope: Scope, title: str, edits: tuple[Replacement, ...], conditions: Sequence[str]) -> Rewrite:
-    """Return a rewrite that is exact for every input, unless there are conditions."""
-    unique = tuple(dict.fromkeys(conditions))
-    return Rewrite(title, "conditional" if unique else "safe", edits, unique, scope.imports)
+def finished(
+    scope: Scope,
+    title: str,
+    edits: tuple[Replacement, ...],
+    conditions: Sequence[str],
+    flow: NumberFlow | None = None,
+) -> Rewrite:
+    """Return a rewrite that is exact for every input, unless there are conditions, also those of a number's `flow`."""
+    flow = flow or NumberFlow()
+    unique = tuple(dict.fromkeys([*flow.changes, *conditions, *flow.conditions]))
+    safety: Safety = "unsafe" if flow.changes else "conditional" if unique else "safe"
+    return Rewrite(title, safety, edits, unique, flow.imports or scope.imports, flow.leaves)
 
 
 def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:

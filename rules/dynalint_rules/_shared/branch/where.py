@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of, effects_of_always
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import is_bound_before, kind_left, kind_of_name, may_be_unbound, statement_of
+from dynalint_rules._code.names import (
+    is_bound_before,
+    kind_left,
+    kind_of_name,
+    may_be_unbound,
+    statement_of,
+    within,
+)
 from dynalint_rules._code.raising import raising_conditions
 from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._shared.branch.blocks import (
@@ -27,11 +34,11 @@ from dynalint_rules._shared.branch.branch_values import (
     NO_RAISE,
     BranchValue,
     alias_conditions,
+    flow_of_numbers,
     gradient_conditions,
-    number_conditions,
     reads_of,
+    reads_of_number,
     tensor_conditions,
-    uses_of,
 )
 from dynalint_rules._shared.branch.checks import rewrite_asserting
 from dynalint_rules._shared.branch.choice import (
@@ -57,6 +64,7 @@ from dynalint_rules._shared.branch.split_tests import rewrite_divided, rewrite_n
 from dynalint_rules._shared.branch.truth import Truth, truth_of
 from dynalint_rules._shared.guard.saved_work import (
     drops_tensor_in_eager,
+    keeps_tensor_in_compiled,
     leaves_loop_in_eager,
     makes_tensor_in_compiled,
 )
@@ -64,6 +72,7 @@ from dynalint_rules._shared.guard.shown_apart import shown_apart
 from dynalint_rules._shared.guard.statements import asked_in_eager
 from dynalint_rules._shared.mask.masked import rewrite_masked
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
+from dynalint_rules._shared.number.flow import NumberFlow
 from dynalint_rules._shared.text import held_together, indentation, inner_indentation, moved_left
 
 # With more of them, the new code is harder to read than the branch.
@@ -85,7 +94,8 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     try:
         return _rewrite_as_expressions(scope, statement)
     except Refusal:
-        found = makes_tensor_in_compiled(scope, statement) or rewrite_divided(scope, statement)
+        found = makes_tensor_in_compiled(scope, statement) or keeps_tensor_in_compiled(scope, statement)
+        found = found or rewrite_divided(scope, statement)
         found = found or rewrite_writes(scope, statement)
         found = found or asked_in_eager(scope, statement) or _left_loop(scope, statement)
         found = found or drops_tensor_in_eager(scope, statement) or shown_apart(scope, statement)
@@ -146,6 +156,7 @@ class _Writer:
     conditions: list[str] = field(default_factory=list)
     guards: list[list[Guarded]] = field(default_factory=list)
     plan: SelectionPlan = field(default_factory=SelectionPlan)
+    flow: NumberFlow = field(default_factory=NumberFlow)
 
     def write(self, truths: Sequence[Truth]) -> None:
         """Write all statements.
@@ -238,8 +249,8 @@ class _Writer:
             self.conditions += [] if found is None else [found[1]]
             self.lines.append(f"{name} = {held_together(texts[0 if found is None else found[0]])}")
             return
-        if all(side.node is not None and k.is_number(side.kind) for side in sides):
-            self.conditions += number_conditions(scope, sides, uses_of(scope, name, head))
+        if all(k.is_number(side.kind) for side in sides):
+            self.flow.add(flow_of_numbers(scope, sides, reads_of_number(scope, name, head)))
         else:
             self._require_tensors(sides, name)
             written = [side.node for side in sides if side.node is not None]
@@ -366,8 +377,11 @@ class _Writer:
         after = statements_after(self.scope, head)
         run = [head, *after[: after.index(last) + 1]] if last in after else [head]
         apart = last is not head and last not in after
-        edits = rw.written(self.scope.file, *([(head, []), (last, lines)] if apart else [(run, lines)]))
-        return finished(self.scope, TITLE, edits, self.conditions)
+        if any(isinstance(use, ast.AST) and within(use, one, self.scope) for use, _ in self.flow.edits for one in run):
+            raise Refusal("the number that the branches assign is used between them; use it after the last of them")
+        changes = [(head, []), (last, lines)] if apart else [(run, lines)]
+        edits = rw.written(self.scope.file, *changes, *self.flow.edits)
+        return finished(self.scope, TITLE, edits, self.conditions, self.flow)
 
 
 def _choices(results: Sequence[ast.expr]) -> int:

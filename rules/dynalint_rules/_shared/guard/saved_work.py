@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.names import is_named, last_value, loads, only_value, within
+from dynalint_rules._code.names import is_named, last_value, loads, only_value, stores, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
-from dynalint_rules._shared.guard.statements import compiling, eager_test, may_go_unasked
+from dynalint_rules._shared.guard.statements import all_of, compiling, eager_test, may_go_unasked
 from dynalint_rules._shared.mask.masked import mask_of_something, reduced_as_whole
 
 
@@ -80,9 +80,8 @@ def makes_tensor_in_compiled(scope: Scope, statement: ast.If) -> Rewrite | None:
     for one in statement.body:
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
         if isinstance(one, ast.Assign) and isinstance(target, ast.Name):
-            _, before = last_value(scope, target.id, statement) or (None, None)
-            nothing = isinstance(before, ast.Constant) and before.value is None
-            if not is_pure(scope, one.value) or not (nothing or target.id in made):
+            nothing = target.id in made or _is_none(scope, target.id, statement)
+            if not is_pure(scope, one.value) or not nothing:
                 return None
             made[target.id] = None
         elif not isinstance(one, ast.Expr) or not _fills(scope, one.value, made):
@@ -95,6 +94,21 @@ def makes_tensor_in_compiled(scope: Scope, statement: ast.If) -> Rewrite | None:
     return Rewrite("Make the tensor in any case in compiled code", "conditional", edits, (condition,), scope.imports)
 
 
+def _is_none(scope: Scope, name: str, statement: ast.If) -> bool:
+    """Return whether a name is None before an `if`: its last value, or as `if mask is None:` around it tells."""
+    _, before = last_value(scope, name, statement) or (None, None)
+    if isinstance(before, ast.Constant) and before.value is None:
+        return True
+    outer = scope.parents.get(statement)
+    told = (
+        isinstance(outer, ast.If)
+        and statement in outer.body
+        and f"{name} is None" in map(ast.unparse, all_of(outer.test))
+    )
+    earlier = outer.body[: outer.body.index(statement)] if told and isinstance(outer, ast.If) else []
+    return told and not any(within(store, one, scope) for store in stores(scope, name) for one in earlier)
+
+
 def _fills(scope: Scope, value: ast.expr, made: Container[str]) -> bool:
     """Return whether an expression is a call such as `mask.masked_fill_(...)` on one of the `made` names."""
     called = value.func if isinstance(value, ast.Call) else None
@@ -104,15 +118,15 @@ def _fills(scope: Scope, value: ast.expr, made: Container[str]) -> bool:
     return isinstance(called.value, ast.Name) and called.value.id in made and all(is_pure(scope, one) for one in given)
 
 
-def keeps_tensor_in_compiled(scope: Scope, choice: ast.IfExp) -> Rewrite | None:
+def keeps_tensor_in_compiled(scope: Scope, choice: ast.IfExp | ast.If) -> Rewrite | None:
     """Return the rewrite of `mask if mask.any() else None` that always keeps the mask in compiled code, or None.
 
-    As in `drops_tensor_in_eager`, the result must be the same with the mask. The test only asks what the mask selects,
-    because a flag in it would also decide in compiled code.
+    The choice may also be an `if` with an `else`. As in `drops_tensor_in_eager`, the result must be the same with the
+    mask. The test only asks what the mask selects, because a flag in it would also decide in compiled code.
     """
-    kept, dropped = (choice.body, choice.orelse), (choice.orelse, choice.body)
-    is_kept = isinstance(choice.orelse, ast.Constant)
-    value, nothing = kept if is_kept else dropped
+    body, orelse = _values_of(choice)
+    is_kept = isinstance(orelse, ast.Constant)
+    value, nothing = (body, orelse) if is_kept else (orelse, body)
     if not isinstance(nothing, ast.Constant) or nothing.value is not None or not isinstance(value, ast.Name):
         return None
     test = only_value(scope, choice.test.id, choice) if isinstance(choice.test, ast.Name) else choice.test
@@ -124,6 +138,18 @@ def keeps_tensor_in_compiled(scope: Scope, choice: ast.IfExp) -> Rewrite | None:
         return _only_in_eager(scope, choice, "Drop the tensor only in eager mode", condition)
     edits = rw.written(scope.file, (choice.test, lambda test: rw.operation(compiling(scope), "or", test)))
     return Rewrite("Drop the tensor only in eager mode", "conditional", edits, (condition,), scope.imports)
+
+
+def _values_of(choice: ast.IfExp | ast.If) -> tuple[ast.AST | None, ast.AST | None]:
+    """Return the values of a conditional expression, or those that an `if` does nothing but assign to one name."""
+    if isinstance(choice, ast.IfExp):
+        return choice.body, choice.orelse
+    both = [block[0] for block in (choice.body, choice.orelse) if len(block) == 1]
+    assigned = [one for one in both if isinstance(one, ast.Assign)]
+    names = {ast.unparse(target) for one in assigned for target in one.targets}
+    if len(assigned) < 2 or len(names) > 1 or not isinstance(assigned[0].targets[0], ast.Name):
+        return None, None
+    return assigned[0].value, assigned[1].value
 
 
 def positive_of(test: ast.expr) -> ast.expr:

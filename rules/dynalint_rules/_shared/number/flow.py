@@ -35,6 +35,15 @@ class NumberFlow:
     leaves: tuple[str, ...] = ()
     meets: bool = False
 
+    def add(self, other: NumberFlow) -> None:
+        """Add what follows from the uses elsewhere."""
+        self.conditions |= other.conditions
+        self.changes |= other.changes
+        self.edits += other.edits
+        self.imports = self.imports or other.imports
+        self.leaves = self.leaves or other.leaves
+        self.meets |= other.meets
+
     @property
     def safety(self) -> Safety:
         """The rewrite's safety."""

@@ -8,6 +8,7 @@ unknown code. No fix is offered for these uses.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dynalint.rulekit import Refusal, k, rw, step, walk_function
@@ -52,6 +53,18 @@ def flow_of(
     wide = wide or is_wide(node)
     follower = _Follower(scope, double=is_double(node), wide=wide, converted=converted or wide, buffer=buffer)
     follower.climb(node, dtype)
+    return follower.flow
+
+
+def flow_of_selected(scope: Scope, reads: Iterable[ast.expr], dtype: k.DType) -> NumberFlow:
+    """Follow a number of type `dtype` that a tensor selects. `torch.where` makes a 0-dim tensor of it.
+
+    Raises:
+        Refusal: If at least one use does not accept a tensor, or is unknown.
+    """
+    follower = _Follower(scope, wide=dtype == "int", converted=dtype == "float")
+    for read in reads:
+        follower.climb(read, dtype)
     return follower.flow
 
 

@@ -44,7 +44,7 @@ class PassedOn(Arguments):
             inner.climb(use, dtype)
         if inner.flow.edits or inner.flow.leaves:  # the function's other callers pass numbers
             self.refuse(call, node)
-        self._add(inner.flow)
+        self.flow.add(inner.flow)
 
     def is_saved(self, target: ast.Attribute, dtype: k.DType | None) -> bool:
         """Return whether a `torch.autograd.Function` keeps the number for its backward pass, and follow it there."""
@@ -62,7 +62,7 @@ class PassedOn(Arguments):
                 inner.climb(node, dtype)
         if inner.flow.edits:
             return False
-        self._add(inner.flow)
+        self.flow.add(inner.flow)
         return True
 
     def returned(self, node: ast.expr, dtype: k.DType | None) -> None:
@@ -83,7 +83,7 @@ class PassedOn(Arguments):
         for user, call in calls:
             inner = self._inside(user)
             inner.climb(call, dtype)
-            self._add(inner.flow)
+            self.flow.add(inner.flow)
 
     def _inside(self, function: FunctionInfo) -> PassedOn:
         """Return a follower for another function that has not recorded anything yet."""
@@ -91,15 +91,6 @@ class PassedOn(Arguments):
         there = replace(self.scope, function=function, parents=parents, renamed={}, composed=set(), made={})
         followed = self.functions | {self.scope.function.qualname}
         return replace(self, scope=there, flow=NumberFlow(), functions=followed, targets=set(), buffer="")
-
-    def _add(self, flow: NumberFlow) -> None:
-        """Add what follows from the uses in another function."""
-        self.flow.conditions |= flow.conditions
-        self.flow.changes |= flow.changes
-        self.flow.edits += flow.edits
-        self.flow.imports = self.flow.imports or flow.imports
-        self.flow.leaves = self.flow.leaves or flow.leaves
-        self.flow.meets |= flow.meets
 
 
 def _called(scope: Scope, call: ast.Call) -> list[k.Function]:

@@ -72,7 +72,9 @@ def shown_in_eager(scope: Scope, read: ast.expr) -> Rewrite | None:
 def _with_test(scope: Scope, statement: ast.stmt) -> Rewrite | None:
     """Return the rewrite of the whole `if` around a statement if the `if` does nothing but show values."""
     parent = scope.parents[statement]
-    return asked_in_eager(scope, parent) if isinstance(parent, ast.If) and len(parent.body) > 1 else None
+    if not isinstance(parent, ast.If) or (len(parent.body) == 1 and len(_reports_around(scope, parent)) < 2):
+        return None
+    return asked_in_eager(scope, parent)
 
 
 def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -88,10 +90,32 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     if len(others) == len(parts) and not only_shows(scope, statement.body):
         return None
+    run = _reports_around(scope, statement) or [statement]
     tree = rw.Tree.around(scope.file, statement)
-    whole = rw.Substitution((tree.statement(statement),), (rw.branch(eager_test(scope), [tree.line(statement)]),))
-    edits = _joined_to_branch(scope, tree, statement.body) or rw.replacements(tree, [whole])
+    guarded = rw.branch(eager_test(scope), [tree.line(one) for one in run])
+    whole = rw.Substitution(tuple(map(tree.statement, run)), (guarded,))
+    joined = _joined_to_branch(scope, tree, statement.body) if len(run) == 1 else None
+    edits = joined or rw.replacements(tree, [whole])
     return Rewrite("Test only in eager mode; compiled code has no output", "safe", edits, imports=scope.imports)
+
+
+def _reports_around(scope: Scope, statement: ast.If) -> list[ast.stmt]:
+    """Return the adjacent `if` statements around one that only decide about output, or none if it does anything else.
+
+    A single test for eager code around all of them is shorter than one in each.
+    """
+
+    def reports(one: ast.stmt) -> bool:
+        if not isinstance(one, ast.If) or one.orelse or is_elif(scope, one) or not asks_tensor(scope, one.test):
+            return False
+        return (
+            not any(map(is_eager, all_of(one.test))) and may_go_unasked(scope, one.test) and only_shows(scope, one.body)
+        )
+
+    if not reports(statement):
+        return []
+    earlier, later = around(scope.parents, statement)
+    return [*reversed(list(takewhile(reports, reversed(earlier)))), statement, *takewhile(reports, later)]
 
 
 def only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:

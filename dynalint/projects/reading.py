@@ -107,7 +107,12 @@ def project_root(folder: Path) -> Path:
     project smaller, but never larger, because the folders above belong to the user. The user's home folder and the
     folders above it are never a project root, even if the home folder is a git repository.
     """
-    return _marked_root(folder) or _nearest(folder, lambda one: not (one / "__init__.py").exists()) or folder
+    return _marked_root(folder) or _nearest(folder, lambda one: not _is_in_package(one)) or folder
+
+
+def _is_in_package(folder: Path) -> bool:
+    """Return whether a folder is a package, or lies directly in one, as a subpackage without `__init__.py` does."""
+    return any((one / "__init__.py").exists() for one in (folder, folder.parent))
 
 
 def is_marked(folder: Path) -> bool:

@@ -522,3 +522,16 @@ def test_a_class_below_an_unknown_base_is_a_module_only_where_torch_is_about(tmp
     assert [one.code for one in dynalint.check([tmp_path], static=True, isolated=True)] == []
     (tmp_path / "m.py").write_text(f"import torch\n{text}")
     assert [one.code for one in dynalint.check([tmp_path], static=True, isolated=True)] == ["DYN401"]
+
+
+def test_a_folder_in_a_package_without_an_init_belongs_to_it(tmp_path: Path) -> None:
+    layers = tmp_path / "models" / "layers"
+    layers.mkdir(parents=True)
+    (tmp_path / "models" / "__init__.py").write_text("")
+    (layers / "pooling.py").write_text("def pool(x):\n    return x[x > 0].sum()\n")
+    (layers / "head.py").write_text(
+        "import torch\nfrom torch import nn\nfrom models.layers.pooling import pool\n\n\n"
+        "class Head(nn.Module):\n    def forward(self, x: torch.Tensor):\n        return pool(x)\n"
+    )
+    found = dynalint.check([layers / "pooling.py"], static=True, isolated=True)
+    assert [one.code for one in found] == ["DYN301"]

@@ -32,6 +32,8 @@ class FailedAttempt:
     error: Exception | None = None
     operands: tuple[Operand, ...] = ()
     """The tensors that the last operation received."""
+    piece: int = 1
+    """The size of the last dimension of the parts into which the last operation split a tensor."""
     progress: int = 0
     """How many places in the code ran operations before the error."""
 
@@ -78,13 +80,13 @@ def _of_stated_rank(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
 
 
 def _unpacked(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs with as many features as the code unpacks, as in `x, y = points.unbind(-1)`."""
+    """Yield specs with as many features as the code unpacks, as in `x, y = points.unbind(-1)` or `x.split(3, -1)`."""
     match = _UNPACKED.search(trouble.message)
     if match is None:
         return
     tensors = _tensors(specs)
     for name in dict.fromkeys(name for operand in trouble.operands for name in operand.sources if name in tensors):
-        yield {**specs, name: replace(tensors[name], shape=(*tensors[name].shape[:-1], int(match[1])))}
+        yield {**specs, name: replace(tensors[name], shape=(*tensors[name].shape[:-1], int(match[1]) * trouble.piece))}
 
 
 def _for_weights(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:

@@ -337,7 +337,7 @@ def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) 
             received = given if isinstance(given, torch.Tensor) else None
             direct = next((name for name, value in made.items() if received is not None and value is received), None)
             message = f"{type(error).__name__}: {error}"
-            return FailedAttempt(message, layer, received, direct, error, watch.operands, watch.progress)
+            return FailedAttempt(message, layer, received, direct, error, watch.operands, watch.piece, watch.progress)
     return None
 
 

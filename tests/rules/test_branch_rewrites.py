@@ -456,7 +456,7 @@ def test_conditions(body: str, clause: str) -> None:
         ("if x.sum() > 0:\n    return x\ny = torch.rand_like(x)\nreturn y", "random"),
         ("if x.sum() > 0:\n    return x\nif flag:\n    raise ValueError\nreturn x * 2", "might raise"),
         ("if x.sum() > 0:\n    return x\nwith torch.no_grad():\n    y = x * 2\nreturn y", "follows the early return"),
-        ("if x.sum() > 0:\n    return x\ny = x * 2\ny[0] = 1\nreturn y", "stores to"),
+        ("y = x * 2\nif x.sum() > 0:\n    return x\ny[0] = 1\nreturn y", "stores to"),
         ("if x.sum() > 0:\n    return x\ny = x * 2\nreturn x, y", "the same structure"),
         ("if x.sum() > 0:\n    return\nreturn x", "returns None"),
         (

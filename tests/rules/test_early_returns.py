@@ -244,3 +244,32 @@ class _Writer:
 
     def deeper(self, known: list[str], depth: int, *, loop: bool) -> list[str]:
         return [f"    {line}" for line in self.block(known, depth + 1, loop=loop)]
+
+
+def test_elements_of_a_tensor_made_after_the_return_may_be_stored() -> None:
+    body = """
+    if x.sum() > 0:
+        return x * 3
+    z = y * 2
+    z[0] = 1
+    return z
+    """
+    assert fixed(body) == lines("""
+    condition = x.sum() > 0
+    z = y * 2
+    z[0] = 1
+    return torch.where(condition, x * 3, z)
+    """)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "y[0] = 1\nreturn y * 2",
+        "z = y.view(-1)\nz[0] = 1\nreturn z",
+        "z = [y, y]\nz[0] = x\nreturn z[0]",
+        "z = y * 2\nz.grad = x\nreturn z",
+    ],
+)
+def test_what_the_caller_may_see_is_not_stored_on_every_call(rest: str) -> None:
+    assert "stores to" in reasons(f"if x.sum() > 0:\n    return x * 3\n{rest}")[0]

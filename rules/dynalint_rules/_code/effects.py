@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from dynalint.rulekit import FunctionInfo, Refusal, has_decorator, k, walk, walk_function
 from dynalint_rules._code.implicit_methods import implied_methods
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import kind_of_name, loads
+from dynalint_rules._code.names import kind_of_name, last_value, loads, statement_of, within
 from dynalint_rules._code.saved_tensors import refuse_changed_later
 from dynalint_rules._code.scope import Scope
 
@@ -351,10 +351,25 @@ def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: 
     for node in (node for statement in statements for node in walk_function(statement)):
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):
             raise Refusal(f"{shown} has side effects; call it before the test if it can run on every call")
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+        stored = isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)
+        if isinstance(node, ast.expr) and stored and not _is_stored_in_own(scope, node, statements):
             raise Refusal(
                 f"{shown} stores to {scope.quote(node)}, which would happen on every call; move the assignment out "
                 "of the branch"
             )
         if isinstance(node, ast.AugAssign) and _changes_another(scope, node):
             raise Refusal(f"{shown} modifies {scope.quote(node.target)} in place; use `a = a + b` instead")
+
+
+def _is_stored_in_own(scope: Scope, store: ast.expr, statements: Sequence[ast.stmt]) -> bool:
+    """Return whether a store such as `x[0] = y` is into a tensor that the same statements create."""
+    base = store.value if isinstance(store, ast.Subscript) else None
+    if not isinstance(base, ast.Name) or scope.tensor(base) is None:
+        return False
+    statement = statement_of(scope, store)
+    made = last_value(scope, base.id, statement)
+    return (
+        made is not None
+        and any(within(made[0], one, scope) for one in statements)
+        and is_own(scope, base.id, statement)
+    )

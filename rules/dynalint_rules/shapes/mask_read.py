@@ -14,6 +14,7 @@ from dynalint_rules._shared.mask.extremes import rewrite_extreme
 from dynalint_rules._shared.mask.joined_stores import stored, stored_next
 from dynalint_rules._shared.mask.masked_stores import put_back
 from dynalint_rules._shared.mask.selected_chains import reduced_at_last
+from dynalint_rules._shared.mask.stores_of_results import results_stored
 from dynalint_rules._shared.number.numbers import flow_of
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
@@ -56,7 +57,7 @@ class MaskRead(Rule):
         rewrite = None
         if isinstance(event, Subscript):
             rewrite = stored_next(scope, event) or put_back(scope, event)
-            rewrite = rewrite or _counted(scope, event)
+            rewrite = rewrite or results_stored(scope, event.statement) or _counted(scope, event)
         elif target_of(event) is not None:
             rewrite = stored(scope, event)
         if rewrite is None and selection is not None:

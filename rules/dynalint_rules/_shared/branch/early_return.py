@@ -225,7 +225,8 @@ class _EarlyReturn:
             self.conditions += require_tensors(scope, sides)
             refuse_other_sizes(scope, sides)
             self.conditions += [SAME_FORM, NO_RAISE, FINITE]
-            self.conditions += alias_conditions(scope, sides, None, self.statement)
+            self.conditions += alias_conditions(scope, sides[:1], None, self.statement)
+            self.conditions += alias_conditions(scope, sides[1:], None, later)
             chosen = ", ".join(without_zeros(scope, (one, other), (text, value_then)))
             texts.append(f"{scope.torch}.where({self.condition}, {chosen})")
         return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")

@@ -8,7 +8,7 @@ the result again.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from dynalint.analysis.source import SourceFile, Sources, read_file
@@ -111,6 +111,16 @@ class Disk:
         root, packages = self._package(path.parent)
         parts = [*packages, *([] if path.name == "__init__.py" else [path.stem])]
         return root, parts or [path.stem]
+
+    def import_roots(self, path: Path) -> Iterator[Path]:
+        """Yield the folders from which the file at `path` may be imported.
+
+        A folder without `__init__.py` inside a package holds scripts, or modules of the package.
+        """
+        root, _ = self.package_root(path)
+        yield root
+        if self.is_file(root.parent / "__init__.py"):
+            yield self._package(root.parent)[0]
 
     def _package(self, folder: Path) -> tuple[Path, tuple[str, ...]]:
         """Return the folder from which the package in `folder` is imported, and the parts of the package's name."""

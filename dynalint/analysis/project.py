@@ -65,7 +65,7 @@ class Project(Hierarchy):
         project = cls(disk=disk, options=options or {})
         files = [project.read(path) for path in paths]
         project.checked = files
-        starts = [disk.package_root(absolute(file.path))[0] for file in files]
+        starts = [root for file in files for root in disk.import_roots(absolute(file.path))]
         project.roots = list(dict.fromkeys([*starts, *(absolute(path) for path in search)]))
         for file in files:
             if file.tree is not None:

@@ -76,7 +76,7 @@ def find_related(
     if not others or len(others) > MOST_FILES:
         return RelatedFiles((), len(others), scanned, disk)
     paths = sorted({*named, *others}, key=lambda path: path.parts)
-    starts = list(dict.fromkeys([*(disk.package_root(path)[0] for path in paths), *search]))
+    starts = list(dict.fromkeys([*(root for path in paths for root in disk.import_roots(path)), *search]))
     known = known or Outlines()
     outlines = [
         known.of(path, disk.module_name(path, starts), text)

@@ -13,7 +13,6 @@ from dynalint.analysis.source import SourceFile, parse_text, read_source
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding
 from dynalint.projects.reading import is_inside
-from dynalint.report.style import visible
 from dynalint.server import translate
 from dynalint.server.analyst import AnalysedFile, silenced
 from dynalint.server.documents import Opened, edited_uri, lines_of
@@ -63,11 +62,8 @@ def _fix_action(server: Server, finding: Finding, file: Opened, seen: AnalysedFi
             where = translate.span(server.workspace.position_codec, other.lines, edit)
         uri = edited_uri(edit, file, server.analyst.folder)
         changes.setdefault(uri, []).append(types.TextEdit(where, edit.content))
-    note = (
-        "" if fix.safety == "safe" else f" ({fix.safety}: if {' and '.join(fix.conditions)})" if fix.conditions else ""
-    )
     return types.CodeAction(
-        visible(f"{finding.code}: {fix.title}{note}"),
+        translate.action_title(finding, fix),
         kind=types.CodeActionKind.QuickFix,
         is_preferred=fix.safety == "safe",
         edit=types.WorkspaceEdit(changes),

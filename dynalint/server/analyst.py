@@ -8,6 +8,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from dynalint.adoption.add_ignore import NOT_SILENCED, silence
@@ -216,6 +217,23 @@ def silenced(seen: AnalysedFile, finding: Finding) -> str | None:
 
 
 def fix_diff(finding: Finding, seen: AnalysedFile) -> str:
-    """Return the changes that a fix makes in the finding's own file, as a diff without a header."""
-    diffs = offered_diff(finding, lines_by_place([(finding.path, seen.file)]), context=1)
-    return "\n".join(line for _, lines in diffs for line in lines if not line.startswith("@@"))
+    """Return the changes that a fix makes in the finding's own file.
+
+    They are a diff without a header or common indentation, and with `...` between distant changes.
+    """
+    hunks: list[list[str]] = []
+    for _, lines in offered_diff(finding, lines_by_place([(finding.path, seen.file)]), context=1):
+        for line in lines:
+            if line.startswith("@@"):
+                hunks.append([])
+            else:
+                hunks[-1].append(line)
+    return "\n...\n".join("\n".join(_compact(hunk)) for hunk in hunks)
+
+
+def _compact(hunk: list[str]) -> list[str]:
+    """Return a hunk without common indentation, and without blank context lines at its ends."""
+    kept = [number for number, line in enumerate(hunk) if line.strip()]
+    lines = hunk[kept[0] : kept[-1] + 1]
+    texts = dedent("\n".join(line[1:] for line in lines)).split("\n")
+    return [line[0] + text for line, text in zip(lines, texts, strict=True)]

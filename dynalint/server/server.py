@@ -96,7 +96,7 @@ async def _hover(server: Server, parameters: types.HoverParams, file: Opened, se
     at = types.Range(parameters.position, parameters.position)
     uri = parameters.text_document.uri
     found = await server.found_in(at, uri, file, seen)
-    texts = [translate.hover(finding, fix_diff(finding, seen)) for finding in found]
+    texts = [translate.hover(finding, fix_diff(finding, seen), chain=not server.shows_related) for finding in found]
     if not texts:
         lines = lines_of(seen.file, place_of(uri, file))
         line = lines[parameters.position.line] if parameters.position.line < len(lines) else ""

@@ -43,6 +43,7 @@ class Server(LanguageServer):
         self._published: set[str] = set()
         self._pulls = False  # True if the client pulls diagnostics. In that case, none are pushed.
         self._refreshes = False
+        self.shows_related = False  # whether the client shows the related information of diagnostics
         self._told: set[str] = set()
 
     def start_in(self, parameters: types.InitializeParams) -> None:
@@ -52,6 +53,8 @@ class Server(LanguageServer):
         name = to_fs_path(uri) if uri else None
         of_texts, of_workspaces = parameters.capabilities.text_document, parameters.capabilities.workspace
         self._pulls = of_texts is not None and of_texts.diagnostic is not None
+        shown = (of_texts.publish_diagnostics, of_texts.diagnostic) if of_texts is not None else ()
+        self.shows_related = any(one is not None and one.related_information for one in shown)
         diagnostics = of_workspaces.diagnostics if of_workspaces is not None else None
         self._refreshes = diagnostics is not None and bool(diagnostics.refresh_support)
         options = parameters.initialization_options

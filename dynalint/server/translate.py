@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lsprotocol import types
 from pygls.uris import from_fs_path
 from pygls.workspace import PositionCodec
 
-from dynalint.findings import Edit, Finding, shortened
+from dynalint.findings import Edit, Finding, Fix, shortened
 from dynalint.report.markdown import fence, prose
 from dynalint.report.style import visible
 from dynalint.rulebook.catalogue import CodeEntry
@@ -19,6 +19,16 @@ Lines = Sequence[str]
 _MOST_LINES = 100
 _WIDEST = 400
 
+# Graph breaks and recompilations only make code slower. Editors use errors for code that fails.
+_FAILURES = ("miscompile", "error")
+_LONGEST_TITLE = 120
+
+_VERDICTS = {
+    "confirmed": "Confirmed",
+    "refuted": "Refuted",
+    "unreached": "Not reached",
+    "unconfirmed": "Not confirmed",
+}
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
     "warning": types.DiagnosticSeverity.Warning,
@@ -46,7 +56,6 @@ def span(codec: PositionCodec, lines: Lines, place: Finding | Edit) -> types.Ran
 
 def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str]) -> types.Diagnostic:
     """Convert a finding to a diagnostic. `locate` returns the URI for a path in the call chain."""
-    refuted = finding.evidence.status == "refuted"
     steps = finding.steps[:-1]
     related = [
         types.DiagnosticRelatedInformation(
@@ -57,11 +66,11 @@ def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str
         )
         for step in steps
     ]
-    shown = verdict(finding)
+    shown = _verdict(finding)
     return types.Diagnostic(
         range=where,
         message="\n".join(visible(text) for text in (finding.message, _doubt(finding), shown) if text),
-        severity=types.DiagnosticSeverity.Hint if refuted or finding.doubt else _SEVERITIES[finding.severity],
+        severity=_severity(finding),
         code=finding.code,
         code_description=types.CodeDescription(finding.url) if finding.url else None,
         source="dynalint",
@@ -70,40 +79,65 @@ def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str
     )
 
 
+def _severity(finding: Finding) -> types.DiagnosticSeverity:
+    if finding.evidence.status == "refuted" or finding.doubt:
+        return types.DiagnosticSeverity.Hint
+    if finding.severity == "error" and finding.category not in _FAILURES:
+        return types.DiagnosticSeverity.Warning
+    return _SEVERITIES[finding.severity]
+
+
 def _doubt(finding: Finding) -> str:
     return f"Rarely compiled: {finding.doubt}" if finding.doubt else ""
 
 
-def verdict(finding: Finding) -> str:
+def _verdict(finding: Finding) -> str:
     """Return the verdict from the last confirmation as a single line."""
     evidence = finding.evidence
     if evidence.status == "static":
         return ""
     by = f" by torch {evidence.torch}" if evidence.torch else ""
     shown = " ".join(part for part in (evidence.gb, evidence.detail) if part)
-    return f"{evidence.status}{by} when it was last run" + (f": {shown}" if shown else "")
+    return f"{_VERDICTS[evidence.status]}{by} when it was last run" + (f": {shown}" if shown else "")
 
 
-def hover(finding: Finding, diff: str) -> str:
-    """Return everything about a finding as Markdown."""
-    parts = [f"**{finding.code}** [{finding.name}]({finding.url}): {prose(finding.message)}"]
-    if len(finding.region) > 1:
+def hover(finding: Finding, diff: str, *, chain: bool) -> str:
+    """Return what an editor does not show with the diagnostic, as Markdown, with the chain of calls if `chain` is true.
+
+    Editors show the diagnostic's message together with the hover, and some of them also its related information.
+    """
+    parts = [f"**{finding.code}** [{finding.name}]({finding.url})"]
+    if chain and len(finding.region) > 1:
         parts.append("Reached from " + " → ".join(prose(f"`{name}`") for name in finding.region))
-    if finding.doubt:
-        parts.append(prose(_doubt(finding)))
-    shown = verdict(finding)
-    if shown:
-        parts.append(prose(shown[0].upper() + shown[1:]))
     if finding.help:
         parts.append(prose(finding.help))
-    fix = finding.fix
-    if fix is not None and fix.declined is not None:
-        parts.append(f"No fix: {prose(fix.declined)}")
-    elif fix is not None:
-        conditions = f", if {' and '.join(fix.conditions)}" if fix.conditions else ""
-        parts.append(f"Fix ({fix.safety}): {prose(f'{fix.title}{conditions}')}")
-        parts.append(fence(_shown(diff), "diff"))
+    if finding.fix is not None:
+        parts.extend(_offered(finding.fix, diff))
     return "\n\n".join(parts)
+
+
+def _offered(fix: Fix, diff: str) -> Iterator[str]:
+    if fix.declined is not None:
+        yield f"No fix: {prose(fix.declined)}"
+        return
+    offered = f"Fix ({fix.safety}): {prose(fix.title)}"
+    match fix.conditions:
+        case ():
+            yield offered
+        case (condition,):
+            yield f"{offered}, if {prose(condition)}"
+        case conditions:
+            yield "\n".join([f"{offered}, if", *(f"* {prose(condition)}" for condition in conditions)])
+    yield fence(_shown(diff), "diff")
+
+
+def action_title(finding: Finding, fix: Fix) -> str:
+    """Return the title of the code action for a fix. It omits the conditions if they are too long for a menu."""
+    title = visible(f"{finding.code}: {fix.title}")
+    if fix.safety == "safe" or not fix.conditions:
+        return title
+    whole = visible(f"{title} ({fix.safety}: if {' and '.join(fix.conditions)})")
+    return whole if len(whole) <= _LONGEST_TITLE else f"{title} ({fix.safety})"
 
 
 def _shown(diff: str) -> list[str]:

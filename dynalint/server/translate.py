@@ -66,10 +66,10 @@ def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str
         )
         for step in steps
     ]
-    shown = _verdict(finding)
+    message = finding.message[:1].upper() + finding.message[1:]
     return types.Diagnostic(
         range=where,
-        message="\n".join(visible(text) for text in (finding.message, _doubt(finding), shown) if text),
+        message="\n".join(visible(text) for text in (message, _doubt(finding), _verdict(finding)) if text),
         severity=_severity(finding),
         code=finding.code,
         code_description=types.CodeDescription(finding.url) if finding.url else None,

@@ -219,6 +219,15 @@ def test_what_is_rarely_compiled_is_a_hint(tmp_path: Path) -> None:
     drive(tmp_path, session)
 
 
+def test_messages_start_with_a_capital(tmp_path: Path) -> None:
+    async def session(editor: Editor) -> None:
+        editor.open("model.py", MODEL.replace("x * 2", "x[x > 0]"))
+        *_, selected = await editor.diagnostics(editor.uri("model.py"))
+        assert selected.message.startswith("The number of elements in `x[x > 0]` depends on the data")
+
+    drive(tmp_path, session)
+
+
 @pytest.mark.parametrize("related", [False, True], ids=["chain in the hover", "chain shown by the editor"])
 def test_other_files_tell_what_is_compiled(tmp_path: Path, related: bool) -> None:
     (tmp_path / "model.py").write_text(

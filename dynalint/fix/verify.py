@@ -294,14 +294,22 @@ def _limits(answer: Answer) -> Iterator[str]:
 def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
     """Send `request`. If the process is lost, ask again, and then leave out the inputs that crash torch.
 
-    Inputs that crash the original code prove nothing about a fix. The answer lists the inputs that were left out.
+    Inputs that crash the original code prove nothing about a fix. The answer lists the inputs that were left out. If a
+    process crashes later without having called the original code with such an input, it is asked once more, because
+    some releases of torch crash at random.
     """
     left_out: list[str] = []
     answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})
     if answer.outcome in _WORKER_FAULTS and "compiled" not in answer.parts:
         answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})
-    while answer.outcome == "signal" and answer.parts.get("trying") and len(left_out) < _MOST_CRASHES:
-        left_out.append(answer.parts["trying"])
+    unexplained = not answer.parts.get("trying")
+    while answer.outcome == "signal" and len(left_out) < _MOST_CRASHES:
+        if answer.parts.get("trying"):
+            left_out.append(answer.parts["trying"])
+        elif unexplained or "compiled" in answer.parts:
+            break
+        else:
+            unexplained = True
         answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})
     return replace(answer, parts={**answer.parts, "left_out": left_out})
 

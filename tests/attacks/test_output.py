@@ -371,7 +371,7 @@ def _break(text: str, place: Place) -> ExplainedBreak:
 def test_a_hover_keeps_code_in_its_fence() -> None:
     translate = pytest.importorskip("dynalint.server.translate")
     finding = hostile("```\n[x](command:evil) <img src=x>")
-    output: str = translate.hover(finding, "+```\n+[run](command:workbench.evil)\n+" + "y" * 5_000_000)
+    output: str = translate.hover(finding, "+```\n+[run](command:workbench.evil)\n+" + "y" * 5_000_000, chain=True)
     marks = re.findall(r"^`{3,}.*$", output, re.MULTILINE)
     assert marks[0] == "````diff"
     assert marks[-1] == "````"

@@ -244,6 +244,20 @@ def test_code_that_ran_on_no_input_beside_code_that_did(path: Path, monkeypatch:
     assert "did not run on any of 7 inputs" in verification.detail
 
 
+@pytest.mark.parametrize(("crashes", "kept"), [(1, False), (2, True)])
+def test_a_crash_without_an_input_is_run_once_more_after_inputs_were_left_out(
+    path: Path, monkeypatch: pytest.MonkeyPatch, crashes: int, kept: bool
+) -> None:
+    parts = {
+        "ran": {"inputs": 7, "returned": 7, "error": "", "rounded": False, "stride": 1, "passed": []},
+        "seen": [[0, None]], "difference": None, "compiled": {"problem": "nobody asked"},
+    }  # fmt: skip
+    of_an_input = Answer("signal", {"trying": "inputs all NaN"}, {"signal": "SIGSEGV"}, "running Model")
+    of_none = Answer("signal", {"trying": None}, {"signal": "SIGSEGV"}, "running Model")
+    answers = [of_an_input, of_an_input, *[of_none] * crashes, Answer("done", parts, {}, "")]
+    assert ("killed by SIGSEGV" in verified(path, monkeypatch, answers, FIRST).detail) is kept
+
+
 def test_a_root_runs_again_only_if_it_reaches_what_was_rejected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text(
         "def one(x):\n    return x + 1\n\n\ndef two(x):\n    return x + 2\n\n\ndef three(x):\n    return x + 3\n"

@@ -10,20 +10,16 @@ out[mask] = picked.log() / picked           out = torch.where(mask, picked.log()
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from dynalint.rulekit import Call, Refusal, Rewrite, Subscript, rw, walk
-from dynalint_rules._code.calls import callee
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import around, is_named, loads, names, within
+from dynalint_rules._code.names import around, is_named, loads, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import target_of
+from dynalint_rules._shared.mask.creations import removed_creation
 from dynalint_rules._shared.mask.masked_stores import StoreRewrite, picked_name
-
-_CREATIONS = frozenset(
-    f"torch.{name}" for name in "empty empty_like full full_like ones ones_like zeros zeros_like".split()
-)
 
 
 def stored(scope: Scope, event: Subscript | Call) -> Rewrite:
@@ -112,25 +108,8 @@ def _joined(scope: Scope, name: str, run: Sequence[ast.stmt], stores: Sequence[S
     if one.added != other.added or any(store.row or store.given for store in stores) or (one.named and other.named):
         raise Refusal("the values of the other elements are not known")
     line = f"{name} = {scope.torch}.where({mask}, {text}, {rest})"
-    edits = rw.written(scope.file, *_creation(scope, name, run), (run, [*one.named, *other.named, line]))
+    edits = rw.written(scope.file, *removed_creation(scope, name, run), (run, [*one.named, *other.named, line]))
     return one.offered(edits, [*one.conditions(name), *other.conditions(name)])
-
-
-def _creation(scope: Scope, name: str, run: Sequence[ast.stmt]) -> Iterator[rw.Change]:
-    """Yield the removal of the statement that creates a tensor, unless one of its elements is read."""
-    before, _ = around(scope.parents, run[0])
-    made = next((one for one in reversed(before) if _assigns(one, name)), None)
-    value = made.value if isinstance(made, ast.Assign) else None
-    if made is None or not isinstance(value, ast.Call) or callee(scope, value) not in _CREATIONS:
-        return
-    stored = [target.value for one in run if (target := _target(one)) is not None]
-    last = run[-1].end_lineno or run[-1].lineno
-    if all(node in stored or not made.lineno < node.lineno <= last for node in names(scope, name)):
-        yield made, []
-
-
-def _assigns(one: ast.stmt, name: str) -> bool:
-    return isinstance(one, ast.Assign) and len(one.targets) == 1 and is_named(one.targets[0], name)
 
 
 def _target(one: ast.stmt) -> ast.Subscript | None:

@@ -18,6 +18,7 @@ from dynalint_rules._code.selection import source_of
 from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands, needed
+from dynalint_rules._shared.mask.creations import filled_with, removed_creation
 from dynalint_rules._shared.mask.trailing_dimensions import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
@@ -129,8 +130,10 @@ class StoreRewrite:
         run = [*self.picked.values(), self.statement, *after[: after.index(self.last) + 1 if after else 0]]
         copied = self._copied(place)
         run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, place)
-        edits = rw.written(file, (run, [*self.named, f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
-        return self.offered(edits, self.conditions(place))
+        number = filled_with(scope, name, run) if own and not self.put and old == name and not self.added else None
+        made = removed_creation(scope, name, run) if number is not None else ()
+        line = f"{head}{scope.torch}.where({mask}, {text}, {number or old})"
+        return self.offered(rw.written(file, *made, (run, [*self.named, line])), self.conditions(place))
 
     def values(self) -> tuple[str, str]:
         """Return the code of the stored values for all elements, and the code of the mask.

@@ -76,7 +76,7 @@ def annotation_kind(interpreter: Engine, node: ast.expr, module: ModuleInfo, dep
     if isinstance(node, ast.Subscript):
         return _subscript(interpreter, node, module, depth)
     if isinstance(node, (ast.Name, ast.Attribute)):
-        kind = _named(interpreter, interpreter.scopes.in_scope(node, module, None), depth)
+        kind = _named(interpreter, k.present(interpreter.scopes.in_scope(node, module, None)), depth)
         return _aliased(interpreter, node, module, depth) if kind == UNKNOWN and depth < _DEEPEST_ALIAS else kind
     return UNKNOWN
 
@@ -193,7 +193,7 @@ def _instance_of(interpreter: Engine, cls: ClassInfo) -> Kind:
 
 
 def _subscript(interpreter: Engine, node: ast.Subscript, module: ModuleInfo, depth: int) -> Kind:
-    target = interpreter.scopes.in_scope(node.value, module, None)
+    target = k.present(interpreter.scopes.in_scope(node.value, module, None))
     name = target.name if isinstance(target, k.External) else ""
     arguments = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     last = name.rpartition(".")[2]

@@ -146,12 +146,14 @@ class _Builder:
             if isinstance(target, ast.Name):
                 if owner is not None:
                     owner.body[target.id] = value
+                    if isinstance(value, ast.Name) and value.id in owner.methods:
+                        owner.methods[target.id] = owner.methods[value.id]
                 else:
-                    self.assign(target.id, value)
+                    self.assign(target.id, value, weak)
             elif isinstance(target, (ast.Tuple, ast.List)) and owner is None:
-                self.unpack(target.elts, value)
+                self.unpack(target.elts, value, weak)
 
-    def unpack(self, targets: list[ast.expr], value: ast.expr) -> None:
+    def unpack(self, targets: list[ast.expr], value: ast.expr, weak: bool) -> None:
         """Record the names that a tuple of targets binds.
 
         If a value cannot be read from the source, it is recorded as `...`.
@@ -160,7 +162,7 @@ class _Builder:
         values = each if len(each) == len(targets) else [ast.Constant(...)] * len(targets)
         for target, one in zip(targets, values, strict=True):
             if isinstance(target, ast.Name):
-                self.assign(target.id, one)
+                self.assign(target.id, one, weak)
 
     def imports(self, node: ast.Import | ast.ImportFrom, weak: bool) -> None:
         """Record the names that an import statement binds."""
@@ -175,16 +177,21 @@ class _Builder:
             self.module.for_checkers.discard(name)
         elif name not in self.module.bindings:
             self.module.for_checkers.add(name)
-        if weak and name in self.module.bindings:
+        known = self.module.bindings.get(name)
+        if weak and known is not None:
             self.module.fallbacks.setdefault(name, value)
-        else:
-            self.module.bindings[name] = value
+            return
+        if isinstance(value, Import) and isinstance(known, (list, ClassInfo, FunctionInfo)):
+            self.module.fallbacks.setdefault(name, known[-1] if isinstance(known, list) else known)
+        self.module.bindings[name] = value
 
-    def assign(self, name: str, value: ast.expr) -> None:
-        """Add an assigned expression to a module-level name, unless the name is already bound to something else."""
+    def assign(self, name: str, value: ast.expr, weak: bool) -> None:
+        """Add an assigned expression to a module-level name, or make it the fallback of an import."""
         known = self.module.bindings.setdefault(name, [])
         if isinstance(known, list):
             known.append(value)
+        elif weak:
+            self.module.fallbacks.setdefault(name, value)
 
 
 def _is_for_checkers(node: ast.stmt) -> bool:

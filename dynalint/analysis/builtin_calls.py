@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dunders import length, spread
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.externals import SOME_LAYER, exists
+from dynalint.analysis.externals import RECURRENT, SOME_LAYER, exists
 from dynalint.analysis.kinds import UNKNOWN, Kind, join, join_all
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import is_instance
+from dynalint.analysis.signatures import parameter_default
 
 if TYPE_CHECKING:
     from dynalint.analysis.frame import Frame
@@ -162,6 +164,28 @@ def _getattr(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
         kind = member(frame, args[0], args[1].constant)
         return join(kind, args[2]) if len(args) == 3 and not exists(args[0], args[1].constant) else kind
     return k.External(SOME_LAYER) if args and args[0] == k.External("torch.nn") else UNKNOWN
+
+
+def layer_by_default(frame: Frame, node: ast.expr) -> Kind | None:
+    """Return the layer that `getattr(nn, name)` gives for the default of the parameter `name`, in any case of letters.
+
+    A recurrent layer stands for all of them, because such a parameter chooses among these. Return None if the parameter
+    has no default, or if it does not name a layer.
+    """
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("lower", "upper"):
+        node = node.func.value
+    if frame.function is None or not isinstance(node, ast.Name):
+        return None
+    default = parameter_default(frame.function, node.id)
+    if not isinstance(default, ast.Constant) or not isinstance(default.value, str):
+        return None
+    for name in (default.value, default.value.upper()):
+        if f"torch.nn.{name}" in RECURRENT:
+            return join_all([k.External(one) for one in RECURRENT])
+        cls = frame.interpreter.project.api.torch_class(f"torch.nn.{name}")
+        if cls is not None and cls.is_module:
+            return k.External(f"torch.nn.{name}")
+    return None
 
 
 def _hasattr(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:

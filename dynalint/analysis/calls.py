@@ -6,14 +6,14 @@ import ast
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
-from dynalint.analysis.builtin_calls import builtin_call, taken
+from dynalint.analysis.builtin_calls import builtin_call, layer_by_default, taken
 from dynalint.analysis.callbacks import TRANSFORMS, callback_arguments, result_with_callback
 from dynalint.analysis.containers import container_method
 from dynalint.analysis.decorators import kept_back, wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import Ordering
-from dynalint.analysis.externals import SEQUENTIAL, external_call, layer_call
+from dynalint.analysis.externals import SEQUENTIAL, SOME_LAYER, external_call, layer_call
 from dynalint.analysis.facts import forget_by_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import DISABLED, call_function, keeping_out
@@ -229,6 +229,8 @@ def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: K
     """Return the result of `setattr` or `getattr` with a computed name."""
     if name == "builtins.setattr" and len(args) == 3:
         store_by_name(frame, args[0], name_of(node.args[1], args[1]), args[2])
+    elif name == "builtins.getattr" and known == k.External(SOME_LAYER):
+        return layer_by_default(frame, node.args[1]) or known
     elif name == "builtins.getattr" and known == UNKNOWN and len(args) >= 2 and args[2:] in ([], [k.NONE]):
         return join_all([named_member(frame, args[0], node.args[1], args[1]), *args[2:]])
     return known

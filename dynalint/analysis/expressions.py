@@ -21,7 +21,7 @@ from dynalint.analysis.sparse import note_load, sum_of
 from dynalint.analysis.steps import walk
 from dynalint.analysis.stores import bind_target, note_attribute
 from dynalint.analysis.subjects import subject
-from dynalint.analysis.usage import is_of_tensor
+from dynalint.analysis.usage import is_of_tensor, shows_input
 
 # Expressions that only exist in newer Python releases or inside other expressions.
 _NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
@@ -63,7 +63,7 @@ def _attribute_kind(frame: Frame, node: ast.Attribute) -> Kind:
     call = frame.calling
     owner = evaluate(frame, value)
     if isinstance(owner, k.Unknown):
-        if node.attr in frame.interpreter.project.api.tensor_only() and is_of_tensor(frame, node, call):
+        if is_of_tensor(frame, node, call) or shows_input(frame, node, owner):
             frame.note_tensor(value, owner)
             owner = k.TENSOR
         elif node.attr in _OF_RECURRENT_LAYERS:

@@ -83,9 +83,11 @@ PROGRESS_BARS = frozenset(f"tqdm{part}.{name}" for part in ("", ".auto", ".std")
 SEQUENTIAL = "torch.nn.Sequential"
 MODULE_LISTS = {SEQUENTIAL, "torch.nn.ModuleList", "torch.nn.ParameterList"}
 MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
-# The result of `getattr(nn, name)` with an unknown name, and the only torch layers that take `bidirectional`.
+# The result of `getattr(nn, name)` with an unknown name, and the only torch layers that take `bidirectional`. Of the
+# others that take `num_layers`, none is chosen by name.
 SOME_LAYER = "torch.nn.*"
-_BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
+RECURRENT = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
+_OF_RECURRENT = frozenset(("bidirectional", "num_layers"))
 # Functions in other libraries that create tensors.
 _GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_zero_cat", "data.dim_zero_cat"))
 # Libraries with layers that return a tensor for a tensor. Layers with names such as `...WithSize` return a tuple.
@@ -162,7 +164,7 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
 def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], starred: bool) -> Kind:
     name = torch_api.canonical(name)
     if name == SOME_LAYER:
-        return join_all([k.Object(one) for one in _BIDIRECTIONAL]) if "bidirectional" in keywords else UNKNOWN
+        return join_all([k.Object(one) for one in RECURRENT]) if keywords.keys() & _OF_RECURRENT else UNKNOWN
     if name in MODULE_LISTS:
         return _module_list(name, args, keywords)
     if name in MODULE_DICTS:

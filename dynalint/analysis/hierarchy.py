@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, Class, External, Instance, Kind, join, join_all
+from dynalint.analysis.kinds import NOTHING, Class, External, Instance, Kind, join, join_all, present
 from dynalint.analysis.observers import observer
 from dynalint.analysis.public import is_public_class
 
@@ -141,7 +141,7 @@ class Hierarchy:
         """Return the kinds of a class's bases. A base `Base[T]` has the kind of `Base`."""
         assert self.interpreter is not None
         named = (base.value if isinstance(base, ast.Subscript) else base for base in cls.node.bases)
-        return [self.interpreter.scopes.in_scope(base, cls.module, cls.parent) for base in named]
+        return [present(self.interpreter.scopes.in_scope(base, cls.module, cls.parent)) for base in named]
 
     def mro(self, cls: ClassInfo) -> list[ClassInfo]:
         """Return the project classes that `cls` inherits from, itself first."""

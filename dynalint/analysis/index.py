@@ -233,16 +233,16 @@ class ModuleInfo:
     """A module and the bindings at its top level, in source order. Later bindings of a name replace earlier ones.
 
     `name` is the dotted name under which other modules import it. `bindings` maps each name to an import, a class, a
-    function, or the expressions assigned to it. `fallbacks` holds imports and definitions of the same name in an
-    `except` or `else` block. `for_checkers` lists names that are only bound for type checkers. `hierarchy` describes
-    inheritance in the project.
+    function, or the expressions assigned to it. `fallbacks` holds what the same name is bound to in an `except` or
+    `else` block, or before an import. `for_checkers` lists names that are only bound for type checkers. `hierarchy`
+    describes inheritance in the project.
     """
 
     name: str
     file: SourceFile
     package: bool = False
     bindings: dict[str, Import | ClassInfo | FunctionInfo | list[ast.expr]] = field(default_factory=dict)
-    fallbacks: dict[str, Import | ClassInfo | FunctionInfo] = field(default_factory=dict)
+    fallbacks: dict[str, Import | ClassInfo | FunctionInfo | ast.expr] = field(default_factory=dict)
     for_checkers: set[str] = field(default_factory=set)
     stars: list[str] = field(default_factory=list)
     classes: list[ClassInfo] = field(default_factory=list)

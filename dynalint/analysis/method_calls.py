@@ -20,6 +20,8 @@ from dynalint.analysis.torch_calls import torch_call
 
 # Classes whose methods draw random numbers like the functions with the same names in their module.
 _DRAWING = ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")
+# Methods of modules that store their second argument under the name in the first.
+_ADDING = ("add_module", "register_module", "register_parameter")
 
 
 def object_method(
@@ -61,10 +63,10 @@ def object_method(
     if name == "compile":
         frame.interpreter.compiled[receiver] = None
         frame.interpreter.note_effect("compile", receiver)
-    elif name in ("add_module", "register_module") and node is not None and len(node.args) == len(args) == 2:
+    elif name in _ADDING and node is not None and len(node.args) == len(args) == 2:
         store_by_name(frame, receiver, name_of(node.args[0], args[0]), args[1])
     elif name == "register_buffer" and isinstance(receiver, k.Instance):
-        _register_buffer(frame, receiver, args, keywords)
+        _register_buffer(frame, receiver, args, keywords, node)
     elif name in CHILDREN and isinstance(receiver, k.Instance):
         return listed(name, modules_in(frame, receiver))
     return receiver if name in ("to", "cuda", "cpu", "train", "eval", "half") else result
@@ -114,18 +116,21 @@ def _as_list(receiver: k.Tensor) -> Kind:
     return number if receiver.rank == 0 else k.Sequence("list", number if receiver.rank in (None, 1) else UNKNOWN)
 
 
-def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywords: dict[str, Kind]) -> None:
+def _register_buffer(
+    frame: Frame, receiver: k.Instance, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None
+) -> None:
     """Add the buffer that `self.register_buffer("name", tensor)` registers to a module."""
     named = args[0] if args else keywords.get("name", UNKNOWN)
     given = args[1] if len(args) > 1 else keywords.get("tensor", k.NONE)
-    if isinstance(named, k.Value) and isinstance(named.constant, str):
+    called = name_of(node.args[0] if args and node is not None and node.args else ast.Constant(None), named)
+    if called is not None:
         tensor = k.only_tensor(given)
         kind: Kind = k.Tensor(origin="buffer")
         if tensor is not None:
             kind = k.Tensor(tensor.dtype, tensor.rank, "buffer", sparse=tensor.sparse)
         if given == k.NONE:
             kind = join(kind, k.NONE)
-        store_by_name(frame, receiver, named.constant, kind)
+        store_by_name(frame, receiver, called, kind)
 
 
 def store_by_name(frame: Frame, owner: Kind, name: str | None, value: Kind) -> None:

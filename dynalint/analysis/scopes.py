@@ -15,7 +15,7 @@ from dynalint.analysis.build import bind_imports
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo, walk_function
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, widened
 from dynalint.analysis.passing import either_known
 
 if TYPE_CHECKING:
@@ -113,7 +113,12 @@ class Scopes:
         binding = module.bindings.get(name)
         if binding is not None and not isinstance(binding, list):
             kind, fallback = self._defined(binding), module.fallbacks.get(name)
-            return kind if fallback is None or self._says_something(kind) else self._defined(fallback)
+            if fallback is None or self._says_something(kind):
+                return kind
+            other = self.in_scope(fallback, module, None) if isinstance(fallback, ast.expr) else self._defined(fallback)
+            if other == k.NONE:
+                return join(kind, other)  # it does not replace an optional package, but tells whether it is installed
+            return kind if isinstance(other, k.External) and other.name.startswith("builtins.") else other
         if binding is not None:
             kind = k.join_all([self.in_scope(value, module, None) for value in binding])
             kind = _changing(kind) if len(binding) > 1 or name in self.written_globals(module) else kind

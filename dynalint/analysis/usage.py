@@ -35,17 +35,30 @@ _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack"
 
 
 def is_of_tensor(frame: Frame, node: ast.Attribute, call: ast.Call | None) -> bool:
-    """Return whether an attribute that only tensors have is read as it would be from a tensor.
+    """Return whether an attribute that only tensors have is read, in the way in which it is read from a tensor.
 
     `call` is the call whose callee is evaluated.
 
     `norm = other.norm` and `other.norm(x)` read a layer, which often has the name of a tensor method.
     """
+    if node.attr not in frame.interpreter.project.api.tensor_only():
+        return False
     if frame.interpreter.project.api.method(node.attr) is None:
         return True
     if call is None or call.func is not node:
         return False
     return node.attr not in _OF_LAYERS or all(isinstance(one, (ast.Constant, ast.UnaryOp)) for one in call.args)
+
+
+def shows_input(frame: Frame, node: ast.Attribute, owner: k.Unknown) -> bool:
+    """Return whether `x.shape` shows that `x`, a parameter of the `forward` of a module, is a tensor.
+
+    Elsewhere, arrays, spaces and specifications have shapes too.
+    """
+    function = frame.function
+    if node.attr != "shape" or owner.parameter is None or function is None or function.name != "forward":
+        return False
+    return function.owner is not None and frame.interpreter.project.is_module_class(function.owner)
 
 
 def method_of_tensors(frame: Frame, call: ast.Call) -> Kind | None:

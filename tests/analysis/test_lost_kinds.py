@@ -757,3 +757,46 @@ class Outer(nn.Module):
         return x if self.threshold > 0 else x + 1
 """
     assert branches(tmp_path, code) == []
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "read", "found"),
+    [
+        ("nn.Module", "forward", "b, t = x.shape", True),
+        ("nn.Module", "forward", "x.shape[0]", True),
+        ("nn.Module", "encode", "b, t = x.shape", False),  # it may get an array
+        ("object", "forward", "b, t = x.shape", False),
+        ("nn.Module", "forward", "x.space.shape", False),
+        ("nn.Module", "forward", "self.shape", False),
+    ],
+)
+def test_input_of_a_module_has_a_shape(tmp_path: Path, base: str, method: str, read: str, found: bool) -> None:
+    code = f"""
+class Model({base}):
+    def {method}(self, x):
+        {read}
+        if x[0, 0] > 0:
+            return x
+"""
+    assert bool(branches(tmp_path, code)) is found
+
+
+@pytest.mark.parametrize("name", ["forward", "__call__"])
+def test_method_has_another_name(tmp_path: Path, name: str) -> None:
+    code = f"""
+class Step(nn.Module):
+    def forward(self, x: Tensor):
+        return x
+    def run(self, x):
+        return x if x.max() > 0 else -x
+    {name} = run
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = Step()
+    def forward(self, x: Tensor):
+        return self.step(x)
+"""
+    assert len(branches(tmp_path, code)) == 1
+    assert branches(tmp_path, code.replace(f"    {name} = run\n", "")) == []

@@ -61,3 +61,68 @@ def test_a_name_that_does_not_fit_tells_nothing(store: str, read: str) -> None:
 def test_attributes_are_read_by_a_pattern() -> None:
     model = MODEL.replace("{store}", "self.layer1 = Layer()").replace("{read}", 'getattr(self, "layer%d" % x.dim())(x)')
     assert [one.region for one in dynalint.check_source("m.py", model)] == [("Model.forward", "Layer.forward")]
+
+
+TENSORS = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, count=2):
+        super().__init__()
+        for i in range(count):
+            {store}
+
+    def forward(self, x: torch.Tensor):
+        return x if {read} > 0 else -x
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "found"),
+    [
+        ('self.register_buffer(f"scale{i}", torch.ones(1))', True),
+        ('self.register_buffer("scale%d" % i, torch.ones(1), persistent=False)', True),
+        ('self.register_parameter(f"scale{i}", nn.Parameter(torch.ones(1)))', True),
+        ('self.register_parameter("scale0", nn.Parameter(torch.ones(1)))', True),
+        ('self.register_parameter("scale0", None)', False),
+        ('self.register_buffer(f"shift{i}", torch.ones(1))', False),
+        ("self.register_buffer(str(i), torch.ones(1))", False),
+    ],
+)
+@pytest.mark.parametrize("read", ["self.scale0", 'getattr(self, f"scale{0}")'])
+def test_a_tensor_is_found_by_its_name(store: str, found: bool, read: str) -> None:
+    model = TENSORS.replace("{store}", store).replace("{read}", read)
+    assert bool(dynalint.check_source("m.py", model)) is found
+
+
+LAYERS = """
+import torch
+from torch import nn, special
+
+class Model(nn.Module):
+    def __init__(self, kind{default}, size=3):
+        super().__init__()
+        self.inner = getattr({owner}, {name})({arguments})
+
+    def forward(self, x: torch.Tensor):
+        return self.inner(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "owner", "name", "arguments", "found"),
+    [
+        ('="LSTM"', "nn", "kind", "3, 3", True),
+        ('="gru"', "nn", "kind.upper()", "3, size, batch_first=True", True),
+        ("", "nn", "kind", "3, 3, num_layers=2", True),
+        ('="ReLU"', "nn", "kind", "", False),
+        ('="LSTM"', "special", "kind", "3", False),
+        ("", "nn", "kind", "3, 3", False),
+        ("=None", "nn", "kind", "3, 3", False),
+        ('="Nothing"', "nn", "kind", "3, 3", False),
+    ],
+)
+def test_a_layer_is_chosen_by_the_default(default: str, owner: str, name: str, arguments: str, found: bool) -> None:
+    model = LAYERS.format(default=default, owner=owner, name=name, arguments=arguments)
+    assert bool(dynalint.check_source("m.py", model)) is found

@@ -36,6 +36,14 @@ _TOLD = frozenset(
     ).split()
 )
 _CHECK = "torch._check_tensor_all"
+# Layers that compare a square mask with a causal one, unless an argument says whether it is causal. Both arguments are
+# given with their positions.
+_MASKED = {
+    "torch.nn.TransformerEncoder": [("mask", 1, "is_causal", 3)],
+    "torch.nn.TransformerDecoder": [("tgt_mask", 2, "tgt_is_causal", 6)],
+    "torch.nn.Transformer": [("src_mask", 2, "src_is_causal", 8), ("tgt_mask", 3, "tgt_is_causal", 9)],
+}
+_MASKED_CALLS = frozenset(f"{name}.{method}" for name in _MASKED for method in ("__call__", "forward"))
 _SPLITTING = frozenset({"torch.tensor_split", "Tensor.tensor_split"})
 
 
@@ -47,10 +55,13 @@ class CheckingCall(Rule):
     gb = ("GB0007", "GB0033", "GB0055", "GB0124", "GB0170")
     reads_data = True
     events = (Call,)
-    calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | _TOLD | {_CHECK}
+    calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | _TOLD | _MASKED_CALLS | {_CHECK}
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call if it certainly reads its data."""
+        if event.callee in _MASKED_CALLS:
+            yield from _compared(event)
+            return
         if event.callee in _SPLITTING:
             places = event.args[1:] if event.callee.startswith("torch.") else event.args
             given = places[0] if places else event.keywords.get("tensor_indices_or_sections", k.UNKNOWN)
@@ -77,9 +88,33 @@ class CheckingCall(Rule):
 
         Without the function, the check would be skipped, and results would be rounded in a different order.
         """
+        if event.callee in _MASKED_CALLS:
+            return Declined(f"dynalint cannot tell whether the mask is causal; {violation.help}")
         return Declined(
             f"writing out the computation skips a check and changes the order of rounding; {violation.help}"
         )
+
+
+def _compared(event: Call) -> Iterable[Violation]:
+    """Yield the violation for a call to a layer that compares its mask with a causal one."""
+    owner = event.callee.rpartition(".")[0]
+    if event.callee.endswith("__call__") and not isinstance(event.receiver, k.Object):
+        return  # a class of the project may override `forward`
+    for name, position, saying, place in _MASKED[owner]:
+        mask = k.only_tensor(_given(event, name, position))
+        if mask is not None and mask.rank in (None, 2) and _given(event, saying, place) == k.NONE:
+            yield Violation(
+                event.node,
+                f"`{owner.removeprefix('torch.')}` compares `{name}` with a causal mask, which breaks the graph",
+                help=f"pass `{saying}=True` if the mask is causal, and `{saying}=False` if it is not",
+                gb=("GB0124",),
+            )
+            return
+
+
+def _given(event: Call, name: str, position: int) -> k.Kind:
+    """Return an argument of a call, or None's kind if the argument is left out."""
+    return event.args[position] if len(event.args) > position else event.keywords.get(name, k.NONE)
 
 
 def _reads(event: Call) -> bool:

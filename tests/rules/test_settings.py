@@ -73,3 +73,36 @@ def test_a_patch_holds_where_the_calls_come_through_it(tmp_path: Path) -> None:
 def test_a_comment_or_a_value_of_false_sets_nothing(tmp_path: Path) -> None:
     text = f"# {ASSIGNED.splitlines()[-1]}\n{ASSIGNED.replace('True', 'False')}"
     assert found(tmp_path, setup_torch=text) == BOTH
+
+
+TESTED = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        {statement}
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "line"),
+    [
+        ("if bool(x.any()): x = x + 1", "DYN202"),
+        ("if not (x > 1).any().item(): x = x + 1", "DYN201"),
+        ("while x.sum().item() < 3: x = x + 1", "DYN201"),
+        ("x = x + 1 if float(x.max()) > 3 and x.dim() > 1 else x", "DYN202"),
+        ("x = x * x.sum().item()", ""),
+        ("x = x + float(x.max() > 3)", ""),
+        ("assert x.sum().item() > 0", ""),
+        ("x = x + (x.sum().item() > 3)", ""),
+    ],
+)
+def test_a_test_of_a_captured_number_is_found(tmp_path: Path, statement: str, line: str) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "setup_torch.py").write_text(ASSIGNED)
+    (tmp_path / "model.py").write_text(TESTED.replace("{statement}", statement))
+    findings = dynalint.check([str(tmp_path)], static=True)
+    assert [one.code for one in findings if one.code in ("DYN201", "DYN202")] == ([line] if line else [])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from dynalint.rulekit import FunctionInfo, ModuleInfo, Project, SourceFile
+from dynalint_rules._code.decision import decision_of
 
 SCALARS, SHAPES = "capture_scalar_outputs", "capture_dynamic_output_shape_ops"
 """The options in `torch._dynamo.config` that make Dynamo trace data-dependent numbers and shapes."""
@@ -14,6 +16,19 @@ _BESIDE = frozenset({"tests", "test", "testing", "examples", "example", "benchma
 def captures_scalars(project: Project, function: FunctionInfo) -> bool:
     """Return whether `capture_scalar_outputs` is enabled when a function runs, so that Dynamo traces `.item()`."""
     return _is_on(project, function, SCALARS)
+
+
+def captures_number(project: Project, function: FunctionInfo, node: ast.expr) -> bool:
+    """Return whether Dynamo traces the expression that reads a number from a tensor, because of a setting.
+
+    A test of the number, or of a comparison with it, breaks the graph with that setting too.
+    """
+    if not captures_scalars(project, function):
+        return False
+    parents = project.parents(function)
+    parent = parents.get(node)
+    tested = parent if isinstance(parent, ast.Compare) else node
+    return decision_of(parents, tested).form not in ("if", "ifexp", "while")
 
 
 def captures_shapes(project: Project, function: FunctionInfo) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.known_numbers import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.settings import captures_scalars
+from dynalint_rules._code.settings import captures_number
 from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
 from dynalint_rules._shared.guard.statements import shown_in_eager
 from dynalint_rules._shared.number.detached import detached
@@ -30,7 +30,7 @@ class ItemOfTensor(Rule):
         if event.receiver is None or event.node.args:
             return
         tensor = k.only_tensor(event.receiver)
-        if tensor is None or captures_scalars(project, event.function) or leads_to_raise(event, project):
+        if tensor is None or captures_number(project, event.function, event.node) or leads_to_raise(event, project):
             return
         if is_folded(tensor) or is_stored_number(tensor):
             return

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import Call, Declined, Import, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.known_numbers import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.settings import captures_scalars
+from dynalint_rules._code.settings import captures_number
 from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
 from dynalint_rules._shared.branch.truth import operand_text
 from dynalint_rules._shared.guard.statements import shown_in_eager
@@ -41,7 +41,7 @@ class NumberOfTensor(Rule):
             return
         if event.callee in _DEFAULT and is_stored_number(tensor):
             return
-        if event.callee not in _UNTRACED and captures_scalars(project, event.function):
+        if event.callee not in _UNTRACED and captures_number(project, event.function, event.node):
             return
         name = event.callee.rpartition(".")[2]
         yield Violation(

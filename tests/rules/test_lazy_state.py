@@ -38,6 +38,12 @@ _UNDER_A_TEST = "if self.mask is None:\n            self.mask = torch.ones(8)"
         ("self.mask = None", "if flag:\n            return x\n        " + _UNDER_A_TEST, "advice"),
         ("self.mask = None", _UNDER_A_TEST.replace("is None", "is None and flag"), "advice"),
         ("self.mask = None", _UNDER_A_TEST.replace("is None", "is None or flag"), "recompile"),
+        ("self.mask = None", _UNDER_A_TEST.replace("if self", "if flag or self"), "advice"),
+        (
+            "self.mask = None",
+            "if flag and self.mask is not None:\n            return x * self.mask\n        self.mask = torch.ones(8)",
+            "advice",
+        ),
         (
             "self.mask = None",
             "if self.mask is not None and flag:\n            return x * self.mask\n        self.mask = torch.ones(8)",

@@ -129,10 +129,16 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
         return False
     return (
         made
+        and _is_always_read(found.statement.test, state)
         and not any(_sets_back(statement, found, state) for _, statement in others)
         and all(node is found.statement for node, _ in arms)
         and not _may_return_before(event, besides=found.statement)
     )
+
+
+def _is_always_read(test: ast.expr, state: _State) -> bool:
+    """Return whether a test reads the state before anything else can settle it, unlike `not self.cached or ...`."""
+    return not isinstance(test, ast.BoolOp) or state.is_asked_for(test.values[0])
 
 
 def key_added(event: Change, project: Project) -> str | None:

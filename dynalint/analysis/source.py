@@ -22,6 +22,8 @@ _LONGEST_QUOTE = 60
 _LONGEST_REASON = 200
 _PLAIN = rb"""abc-def + "\x41\u0041\n" +AEE- ~{ xn--a ~ """
 _GENERATED = "@generated"
+# The words that most other generators use, in comments.
+_NOT_EDITED = re.compile(r"\bgenerated\b.*\bdo not edit\b|\bdo not edit\b.*\bgenerated\b", re.IGNORECASE)
 _TOP = 20
 
 
@@ -60,8 +62,10 @@ class SourceFile:
 
     @cached_property
     def generated(self) -> bool:
-        """Whether `@generated` near the top of the file says that a program wrote it."""
-        return any(_GENERATED in line for line in self.lines[:_TOP])
+        """Whether `@generated` or a comment near the top of the file says that a program wrote it."""
+        top = self.lines[:_TOP]
+        comments = " ".join(line for line in top if line.lstrip().startswith("#"))
+        return any(_GENERATED in line for line in top) or _NOT_EDITED.search(comments) is not None
 
     @cached_property
     def line_starts(self) -> list[int]:

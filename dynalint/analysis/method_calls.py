@@ -20,6 +20,15 @@ from dynalint.analysis.torch_calls import torch_call
 
 # Classes whose methods draw random numbers like the functions with the same names in their module.
 _DRAWING = ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")
+# Methods of NumPy's generators that draw a single number, unless `size` is given, with the position of `size`. The call
+# breaks the graph, so that the rest of the code gets the number itself. (`integers` draws a NumPy scalar, which Dynamo
+# treats as an array.) All were run with torch 2.13.
+_SINGLE = {
+    **dict.fromkeys(("beta", "binomial", "normal", "randint", "uniform"), 2),
+    **dict.fromkeys(("choice", "exponential", "poisson"), 1),
+    **dict.fromkeys(("rand", "randn", "random", "random_sample", "standard_normal"), 0),
+}
+_WHOLE = ("binomial", "poisson", "randint")
 # Methods of modules that store their second argument under the name in the first.
 _ADDING = ("add_module", "register_module", "register_parameter")
 
@@ -75,6 +84,10 @@ def object_method(
 def _result_by_type(type_: str, name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:
     """Return the result of a method that torch's data does not describe."""
     if type_ in _DRAWING:
+        if type_.startswith("numpy.") and name in _SINGLE and not starred:
+            given = args[_SINGLE[name]] if len(args) > _SINGLE[name] else keywords.get("size", k.NONE)
+            if given == k.NONE:
+                return UNKNOWN if name == "choice" else k.INT if name in _WHOLE else k.FLOAT
         return external_call(f"{type_.rpartition('.')[0]}.{name}", args, keywords, starred=starred)
     if type_.startswith(observers.HOME) and name == "calculate_qparams":
         return k.sequence("tuple", [k.TENSOR, k.TENSOR])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import dynalint
 from dynalint.analysis import analyze
 from dynalint.analysis.events import Call
 from dynalint.analysis.kinds import Kind, Object, Tensor
@@ -66,3 +67,33 @@ def test_observer(tmp_path: Path, attribute: str, name: str) -> None:
     assert printed(tmp_path, f"self.{attribute}") == Object(f"torch.ao.quantization.{name}")
     assert isinstance(printed(tmp_path, f"self.{attribute}(x)"), Tensor)
     assert isinstance(printed(tmp_path, f"self.{attribute}.calculate_qparams()[1]"), Tensor)
+
+
+@pytest.mark.parametrize(
+    ("owner", "call", "number"),
+    [
+        ("np.random.RandomState", "randint(1, 4)", True),
+        ("np.random.RandomState", "uniform(0, 1)", True),
+        ("np.random.RandomState", "rand()", True),
+        ("np.random.Generator", "integers(1, high=4)", False),
+        ("np.random.Generator", "normal(size=None)", True),
+        ("np.random.RandomState", "randint(1, 4, 3)", False),
+        ("np.random.Generator", "integers(1, 4, size=(2,))", False),
+        ("np.random.RandomState", "rand(2)", False),
+        ("np.random.Generator", "permutation(3)", False),
+    ],
+)
+def test_generator_draws_a_number_or_an_array(owner: str, call: str, number: bool) -> None:
+    code = f"""
+import numpy as np
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x: torch.Tensor, rng: {owner}):
+        drawn = rng.{call}
+        if (drawn > 1){"" if number else ".all()"}:
+            x = x + 1
+        return x
+"""
+    found = [(one.line, one.code) for one in dynalint.check_source("m.py", code)]
+    assert found == [(7, "DYN408"), *([] if number else [(8, "DYN101")])]

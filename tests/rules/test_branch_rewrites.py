@@ -1286,6 +1286,7 @@ def test_a_count_that_is_more_than_added_to_stays(body: str) -> None:
         "n = 1 if x.sum() > 0 else 2\nif flag:\n    n += 1\nreturn y * n",
         "n = 1 if x.sum() > 0 else x.max().item()\nreturn y * n",
         "n = True if x.sum() > 0 else False\nreturn y * n",
+        "n = 0.1 if x.sum() > 0 else 0.3\nreturn y.double() * n",
     ],
 )
 def test_a_number_that_must_stay_a_number_is_not_selected(body: str) -> None:

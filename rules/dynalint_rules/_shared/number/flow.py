@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dynalint.rulekit import Refusal, Safety, k, rw
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.precision import is_nonzero
+from dynalint_rules._code.precision import is_double, is_nonzero
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.number_needed import why_not
 
@@ -91,6 +91,8 @@ class Follower(ABC):
         other tensor is 0-dim as well. If the category is higher, a 0-dim tensor determines the dtype, whereas a number
         gives the default dtype.
         """
+        if self.converted and dtype == "float" and is_double(where):
+            raise Refusal(f"{self.scope.quote(where)} is computed in float64, and the number would be less precise")
         ranks = ("bool", "int", "float", "complex")
         if tensor is not None and tensor.dtype is not None and dtype is not None:
             by_category = ranks.index(dtype) - ranks.index(tensor.dtype)

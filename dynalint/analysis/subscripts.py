@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate, evaluates
@@ -25,7 +26,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
 
 def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     """Return the kinds of the base and the index. A base whose index is only valid for tensors is a tensor."""
-    base, index = evaluate(frame, node.value), evaluate(frame, node.slice)
+    base, index = evaluate(frame, node.value), _with_masks(frame, node.slice, evaluate(frame, node.slice))
     of_tensors = _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
     base = _indexable(base, not_by_place=of_tensors or _is_text(index))
     if isinstance(base, k.Unknown) and (of_tensors or _compares(node)):
@@ -38,6 +39,21 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
             frame.note_tensor(node.slice, index)
             base, index = base if isinstance(base, k.Tensor) else k.TENSOR, k.BOOL_TENSOR
     return base, index
+
+
+def _with_masks(frame: Frame, node: ast.expr, index: Kind) -> Kind:
+    """Return the kind of an index in which tensors of unknown dtype are bool tensors if their names end with `mask`."""
+    if isinstance(node, ast.Tuple) and isinstance(index, k.Sequence) and len(index.items or ()) == len(node.elts):
+        items = tuple(_with_masks(frame, *each) for each in zip(node.elts, index.items or (), strict=True))
+        return index if items == index.items else replace(index, items=items)
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    tensor = k.only_tensor(index) if name.lower().endswith("mask") else None
+    if tensor is None or tensor.dtype is not None:
+        return index
+    found = replace(tensor, dtype="bool")
+    if frame.record is not None:
+        frame.record[node] = found
+    return found
 
 
 def _indexable(base: Kind, *, not_by_place: bool) -> Kind:

@@ -1397,6 +1397,24 @@ def test_a_change_in_place_of_what_a_branch_keeps(change: str) -> None:
     assert "torch.where" in fixed(body.format("x += 1", ""))
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["a[0] = 1", "b = a\nb[0] = 1", "b = [a]\nb[0].add_(1)", "b = a.view(-1)\nb += 1", "low += 1", "c = low\nc[0] = 2"],
+)
+def test_a_change_in_place_under_another_name(change: str) -> None:
+    body = (
+        f"low, high = x.view(-1), y.exp()\nb = c = x\na = high\nif y.sum() > 0:\n    a = low\n{change}\nreturn a, low"
+    )
+    assert "may share memory with another tensor" in reason(body)
+
+
+@pytest.mark.parametrize("change", ["v[0] = 1", "y.copy_(a)", "held.append(1)\nv.zero_()"])
+def test_a_name_that_had_another_tensor_before_does_not_connect_the_two(change: str) -> None:
+    body = f"low, high = torch.aminmax(x)\nheld = []\nv = y\na, b = v, v\nif y.sum() > 0:\n    a, b = low, high\n"
+    body += f"else:\n    a, b = a + 1, b + 1\n{change}\nreturn a + b"
+    assert "torch.where" in fixed(body)
+
+
 @pytest.mark.parametrize("change", ["x += 1", "for _ in range(2):\n    v *= 2"])
 def test_a_masked_view_whose_memory_changes_later(change: str) -> None:
     body = f"v = x.view(-1)\nm = v < 0\nif m.any():\n    v = v.masked_fill(m, 0.0)\n{change}\nreturn v"

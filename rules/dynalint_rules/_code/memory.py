@@ -1,4 +1,4 @@
-"""Aliasing: which names share a tensor's memory, where code changes it in place, and whether it is shared."""
+"""Where code changes tensors in place, and whether a tensor is shared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from dynalint_rules._code.names import (
     within,
 )
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._code.size_arguments import callee_name, sizes
 
 # Methods that, at least for some arguments, return their own tensor or one that shares its memory.
 _VIEWS = frozenset(
@@ -41,52 +40,6 @@ _MAY_PASS_ON = frozenset(
     "Hardsigmoid Hardswish Hardtanh Identity LeakyReLU Mish PixelShuffle PixelUnshuffle RReLU ReLU ReLU6 SELU "
     "Sequential SiLU Threshold Unflatten".split()
 )
-
-
-def may_change_in_place(scope: Scope, name: str) -> bool:
-    """Return whether the tensor called `name` is changed in place anywhere in the function, under any name."""
-    return any(changed_in_place(scope, one) is not None for one in sharing(scope, name))
-
-
-def sharing(scope: Scope, name: str) -> set[str]:
-    """Return the names that may share memory with the tensor called `name`, or contain it, including `name`."""
-    known = scope.function.known
-    if sharing not in known:
-        known[sharing] = list(_bound_together(scope))
-    if (sharing, name) not in known:
-        found, before = {name}, 0
-        while len(found) > before:
-            before = len(found)
-            found.update(*(names for names in known[sharing] if not found.isdisjoint(names)))
-        known[sharing, name] = found
-    return set(known[sharing, name])
-
-
-def _bound_together(scope: Scope) -> Iterator[set[str]]:
-    """Yield the names that each assignment in the function binds, with those whose tensors it passes on to them."""
-    for node in walk_function(scope.function.node):
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield {name for part in targets for name in _bound_by(part)} | set(_kept_in(scope, node.value))
-
-
-def _bound_by(target: ast.AST) -> Iterator[str]:
-    """Yield the names that a target binds or stores into. Names in an index do not count."""
-    if isinstance(target, ast.Name):
-        yield target.id
-    for child in [target.value] if isinstance(target, ast.Subscript) else ast.iter_child_nodes(target):
-        yield from _bound_by(child)
-
-
-def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
-    """Yield the names whose tensors an expression passes on, directly or as views. Names in an index do not count."""
-    if isinstance(value, ast.Name) and not k.is_number(scope.kind(value)):
-        yield value.id
-    elif not makes_tensor(scope, value):
-        numbers = set(sizes(callee_name(scope.kind(value.func)), value)) if isinstance(value, ast.Call) else ()
-        for child in [value.value] if isinstance(value, ast.Subscript) else ast.iter_child_nodes(value):
-            if isinstance(child, ast.expr) and child not in numbers:
-                yield from _kept_in(scope, child)
 
 
 def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:
@@ -139,7 +92,7 @@ def _changed(scope: Scope, name: str) -> Iterator[ast.stmt | ast.expr]:
     if _changed not in known:
         by_name = defaultdict[str, list[ast.AST]](list)
         for node in walk_function(scope.function.node):
-            for base in {one.id for one in _changed_by(node) if isinstance(one, ast.Name)}:
+            for base in {one.id for one in _changed_by(scope, node) if isinstance(one, ast.Name)}:
                 by_name[base].append(node)
         known[_changed] = by_name
     for node in known[_changed].get(name, ()):
@@ -148,7 +101,7 @@ def _changed(scope: Scope, name: str) -> Iterator[ast.stmt | ast.expr]:
             yield node
 
 
-def _changed_by(node: ast.AST) -> Iterator[ast.AST]:
+def _changed_by(scope: Scope, node: ast.AST) -> Iterator[ast.AST]:
     """Yield the expressions whose tensors a statement or expression may change in place."""
     if isinstance(node, ast.AugAssign):
         yield _base(node.target, ast.Subscript)
@@ -159,9 +112,11 @@ def _changed_by(node: ast.AST) -> Iterator[ast.AST]:
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
             owner = function.value
+            if scope.tensor(owner) is None:  # such as `nn.init.zeros_(x)`
+                yield from node.args[:1]
             while isinstance(owner, ast.Subscript | ast.Attribute | ast.Call):
                 owner = owner.func if isinstance(owner, ast.Call) else owner.value
-            yield from (owner, *node.args[:1])
+            yield owner
 
 
 def _base(node: ast.expr, *kinds: type[ast.Subscript | ast.Attribute]) -> ast.expr:

@@ -6,17 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from dynalint.rulekit import Refusal, k, walk, walk_function
-from dynalint_rules._code.memory import (
-    changes_in_place,
-    in_one_loop,
-    makes_tensor,
-    may_change_in_place,
-    may_run_after,
-    on_another_side,
-    sharing,
-)
+from dynalint_rules._code.memory import changes_in_place, in_one_loop, makes_tensor, may_run_after, on_another_side
 from dynalint_rules._code.names import last_assignment, loads, statement_of, within
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.sharing import may_change_in_place, sharing
 from dynalint_rules._code.uses import self_name
 
 UNCHANGED = "no gradient needs the old value of a tensor that is modified in place"

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dynalint.rulekit import Refusal, k, walk, walk_function
-from dynalint_rules._code.memory import changes_in_place, in_one_loop, is_own, makes_tensor, may_run_after, sharing
+from dynalint_rules._code.memory import changes_in_place, in_one_loop, is_own, makes_tensor, may_run_after
 from dynalint_rules._code.names import loads, only_value, stores, within
 from dynalint_rules._code.precision import is_short
 from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.saved_tensors import kept_conditions, switch_conditions
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.sharing import kept_in, sharing
 from dynalint_rules._shared.number.flow import NumberFlow
 from dynalint_rules._shared.number.numbers import flow_of_selected
 
@@ -189,8 +190,9 @@ def alias_conditions(
     conditions = [text for name in kept for text in switch_conditions(scope, name, around)]
     if not shared:
         return conditions
-    for name in dict.fromkeys([*(side.source for side in sides), target]):
-        if name is not None:
+    for side in sides:
+        views = kept_in(scope, side.node) if side.source is None and side.node is not None else ()
+        for name in dict.fromkeys(views) if side.source is None else (side.source,):
             refuse_changed_alias(scope, name, around)
     names = " or ".join(dict.fromkeys(shared))
     return [*conditions, f"no code relies on receiving the tensor {names} itself instead of an equal copy"]

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from dynalint.rulekit import k, walk
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.memory import may_change_in_place
 from dynalint_rules._code.names import has_one_value, only_value
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place
 
 NOTHING_COUNTED = "is zero if nothing is counted"
 _CONVERSIONS = frozenset({"float", "double", "half", "int", "long", "to", "type", "type_as", "detach", "item"})

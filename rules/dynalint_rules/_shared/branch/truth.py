@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from dynalint.rulekit import Refusal, k, remembered, walk
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of
-from dynalint_rules._code.memory import makes_tensor, may_change_in_place
+from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.names import is_named
 from dynalint_rules._code.raising import raising_conditions
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.text import atom
 
 _MOST_MEMBERS = 6

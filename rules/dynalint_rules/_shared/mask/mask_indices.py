@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from dynalint.rulekit import Call, Rewrite, k, rw, walk
 from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.memory import may_change_in_place
 from dynalint_rules._code.names import has_one_value, loads, parameters, statement_of, stores
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.number.flow import NumberFlow
 from dynalint_rules._shared.number.numbers import flow_of
 from dynalint_rules._shared.text import atom

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.autograd import keeps_graph
 from dynalint_rules._code.effects import effects_of_always
-from dynalint_rules._code.memory import is_own, may_change_in_place, sharing
+from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import has_one_value, is_named, only_value, parameters, statement_of, stores
 from dynalint_rules._code.saved_tensors import (
     change_conditions,
@@ -20,6 +20,7 @@ from dynalint_rules._code.saved_tensors import (
     switch_conditions,
 )
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place, sharing
 from dynalint_rules._code.temporaries import computed_inside
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
 from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias

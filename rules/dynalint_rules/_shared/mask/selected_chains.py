@@ -16,10 +16,10 @@ from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_functio
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.memory import may_change_in_place
 from dynalint_rules._code.names import end_of, has_one_value, loads, only_value, parameters, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import Selection, is_selected, selection_of
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of

@@ -16,11 +16,12 @@ from functools import partial
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw, walk
 from dynalint_rules._code.effects import effects_of
-from dynalint_rules._code.memory import is_own, may_change_in_place
+from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import only_value
 from dynalint_rules._code.passed_values import parameter_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import source_of
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE
 
 _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.GtE: ast.LtE, ast.LtE: ast.GtE}

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from dynalint.rulekit import Refusal, k, walk, walk_function
 from dynalint_rules._code.autograd import without_gradients
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.memory import is_read_only, makes_tensor, may_change_in_place
+from dynalint_rules._code.memory import is_read_only, makes_tensor
 from dynalint_rules._code.names import loads, only_value, statement_of, within
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.text import atom
 

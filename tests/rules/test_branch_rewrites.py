@@ -1410,7 +1410,7 @@ def test_a_change_in_place_under_another_name(change: str) -> None:
 
 @pytest.mark.parametrize("change", ["v[0] = 1", "y.copy_(a)", "held.append(1)\nv.zero_()"])
 def test_a_name_that_had_another_tensor_before_does_not_connect_the_two(change: str) -> None:
-    body = f"low, high = torch.aminmax(x)\nheld = []\nv = y\na, b = v, v\nif y.sum() > 0:\n    a, b = low, high\n"
+    body = "low, high = torch.aminmax(x)\nheld = []\nv = y\na, b = v, v\nif y.sum() > 0:\n    a, b = low, high\n"
     body += f"else:\n    a, b = a + 1, b + 1\n{change}\nreturn a + b"
     assert "torch.where" in fixed(body)
 

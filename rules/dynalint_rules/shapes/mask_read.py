@@ -10,6 +10,7 @@ from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask, selection_of, target_of
 from dynalint_rules._code.settings import SHAPES, captures_shapes
+from dynalint_rules._shared.mask.diagonals import by_diagonal
 from dynalint_rules._shared.mask.extremes import rewrite_extreme
 from dynalint_rules._shared.mask.joined_stores import stored, stored_next
 from dynalint_rules._shared.mask.masked_stores import put_back
@@ -63,7 +64,8 @@ class MaskRead(Rule):
         elif target_of(event) is not None:
             rewrite = stored(scope, event)
         if rewrite is None and selection is not None:
-            rewrite = rewrite_extreme(scope, selection) or reduced_at_last(scope, selection)
+            rewrite = by_diagonal(scope, selection) or rewrite_extreme(scope, selection)
+            rewrite = rewrite or reduced_at_last(scope, selection)
         if rewrite is not None:
             return rewrite
         return Declined(_DECLINED)

@@ -15,6 +15,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.names import only_value, parameters, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import Selection
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.text import atom
 
 _CONVERTED = ("Tensor.bool", "Tensor.to", "Tensor.cuda")
@@ -23,7 +24,7 @@ _CONVERTED = ("Tensor.bool", "Tensor.to", "Tensor.cuda")
 def by_diagonal(scope: Scope, selection: Selection) -> Rewrite | None:
     """Return the rewrite of `x[~torch.eye(n, dtype=torch.bool)]` or `x[eye]`, or None for any other selection."""
     found = _eye_of(scope, selection.mask)
-    if found is None:
+    if found is None or _changes_in_place(scope, selection):
         return None
     eye, negated = found
     source, size, node = selection.source, eye.args[0], selection.node
@@ -43,6 +44,18 @@ def by_diagonal(scope: Scope, selection: Selection) -> Rewrite | None:
     condition = f"{scope.quote(source)} is a square matrix"
     edits = rw.written(scope.file, (node, new))
     return Rewrite(title, "conditional", edits, (condition,), scope.imports, ranks=True)
+
+
+def _changes_in_place(scope: Scope, selection: Selection) -> bool:
+    """Return whether code changes the matrix or the selected elements, which may become a view of it, in place."""
+    outer: ast.AST | None = scope.parents.get(selection.node)
+    while isinstance(outer, ast.Attribute | ast.Call):  # such as `.view(n, -1)`
+        if isinstance(outer, ast.Attribute) and outer.attr.endswith("_"):
+            return True
+        outer = scope.parents.get(outer)
+    target = outer.targets[0] if isinstance(outer, ast.Assign) else None
+    named = [one.id for one in (selection.source, target) if isinstance(one, ast.Name)]
+    return any(may_change_in_place(scope, name) for name in named)
 
 
 def _eye_of(scope: Scope, mask: ast.expr) -> tuple[ast.Call, bool] | None:

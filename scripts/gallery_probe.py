@@ -77,7 +77,7 @@ def refusal(target: Any, arguments: Any) -> str | None:
     torch.compiler.reset()
     try:
         called(torch.compile(fresh(target), backend="eager", fullgraph=True), arguments)
-    except torch._dynamo.exc.Unsupported as error:
+    except torch._dynamo.exc.TorchDynamoException as error:
         return str(error).strip().splitlines()[0]
     return None
 

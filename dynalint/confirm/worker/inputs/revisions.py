@@ -274,6 +274,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"expected input\[\d+, (\d+)[\d, ]*\] to have (\d+) channels", _joined),
     (r"embedding dimension of (\d+), but got (\d+)", _sizes(2, 1)),
     (r"must be equal to input_size\. Expected (\d+), got (\d+)", _sizes(2, 1)),
+    (r"weights shape of \(\d+, (\d+)\), but got torch\.Size\(\[\d+, (\d+)\]\)", _sizes(1, 2)),
     (r"inconsistent input_size: got (\d+) expected (\d+)", _sizes(1, 2)),
     (r"(tuple index|Dimension) out of range|too many indices|Dimension specified as|same number of dimensions", deeper),
     (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(1, 2)),

@@ -162,6 +162,9 @@ class _Body:
         if isinstance(base, ast.Attribute) and tensor.origin == "buffer":
             # Even a store of no elements makes the buffer require a gradient if the value has one.
             return store is None or not keeps_graph(store, [store.value], scope.function, base.attr, scope.project)
+        if isinstance(base, ast.Attribute) and tensor.origin is None:
+            self.conditions.append(f"{shown} may be written to even if nothing is selected")
+            return True
         if not isinstance(base, ast.Name):
             return False
         if not is_own(scope, base.id, base):

@@ -94,12 +94,13 @@ class StoreRewrite:
         while isinstance(base, ast.Subscript) and all(isinstance(one, _FIXED) for one in walk(base.slice)):
             base = base.value
         # An item in a list or dict may also be known by other names, which an assignment to the item would not change.
-        if not isinstance(base, ast.Name) or (base is not target.value and scope.tensor(base) is None):
+        held = isinstance(base, ast.Attribute) and base is target.value and scope.tensor(base) is not None
+        if not held and (not isinstance(base, ast.Name) or (base is not target.value and scope.tensor(base) is None)):
             raise Refusal(
                 f"assign {scope.quote(target.value)} to a variable, so that `torch.where` can select between "
                 "its old and new value"
             )
-        name, place = base.id, scope.text(target.value)
+        name, place = ast.unparse(base), scope.text(target.value)
         text, mask = self.values()
         if self.row and isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Add | ast.Sub):
             row = f"{scope.torch}.where({mask}, {scope.text(self.value)}, 0)"
@@ -108,7 +109,7 @@ class StoreRewrite:
             conditions = tuple(self.conditions(place))
             return Rewrite("Add zeros where the mask is false", "conditional", edits, conditions, scope.imports)
         # Part of a tensor is assigned in place.
-        own = self.put or (target.value is base and is_own(scope, name, self.last))
+        own = self.put or (target.value is base and not held and is_own(scope, name, self.last))
         if not own and target.value is not base and self._keeps_old_value(name):
             raise Refusal(f"`{place}` is assigned in place, and the gradient needs its old value; copy `{name}` first")
         if not own and self._keeps_old_value(name):
@@ -350,7 +351,8 @@ class StoreRewrite:
         if isinstance(self.statement, ast.AugAssign):
             return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
         parts = [self.value, *self.reads.values()]
-        return any(isinstance(one, ast.Name) and one.id == name for part in parts for one in walk(part))
+        names = (one for part in parts for one in walk(part) if isinstance(one, ast.Name | ast.Attribute))
+        return any(ast.unparse(one) == name for one in names)
 
 
 def picked_name(scope: Scope, one: ast.Assign, mask: ast.expr) -> str | None:

@@ -154,13 +154,13 @@ class _Chain:
                 waiting[:0] = ast.iter_child_nodes(node)
 
     def _selections(self, statement: ast.stmt | ast.expr) -> Iterator[Selection]:
-        for node in walk(statement):
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-                yield Selection(node, node.value, node.slice)
-            elif isinstance(node, ast.Call) and callee(self.scope, node) in _SELECTING:
-                found = selection_of(node)
-                if found is not None:
-                    yield found
+        yield from (found for node in walk(statement) if (found := self._selection(node)) is not None)
+
+    def _selection(self, node: ast.AST) -> Selection | None:
+        """Return what an expression selects, or None if it is neither `x[mask]` nor a `masked_select`."""
+        called = isinstance(node, ast.Call) and callee(self.scope, node) in _SELECTING
+        read = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+        return selection_of(node) if isinstance(node, ast.Subscript | ast.Call) and (called or read) else None
 
     def _reads(self, statement: ast.stmt | ast.expr, selections: list[Selection]) -> bool:
         """Process a statement, and return whether it only computes elementwise or reduces."""
@@ -280,7 +280,8 @@ class _Chain:
             if name in ELEMENTWISE and owner in ("Tensor", "torch"):
                 return all(self._goes_along(one, own) for one in (*receiver, *node.args))
         tensor = self.scope.tensor(node)
-        if isinstance(node, ast.Subscript) and _is_same(Selection(node, node.value, node.slice), self.read):
+        selection = self._selection(node)
+        if selection is not None and _is_same(selection, self.read):
             self.joined.add(node)
             return True
         if (isinstance(node, ast.Name) and self._is_read(node)) or k.is_number(self.scope.kind(node)):

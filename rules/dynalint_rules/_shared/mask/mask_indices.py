@@ -148,6 +148,8 @@ def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
     statement = statement_of(scope, read)
     stores = isinstance(statement, ast.Assign | ast.AugAssign) and _stores_selected(scope, places, statement)
     if isinstance(read.ctx, ast.Load):
+        if read.slice is load and places.rows and not stores:  # the elements would have another dimension
+            return False
         places.leaves[_STORED if stores else _SELECTED] = None
     elif isinstance(statement, ast.AugAssign):
         places.leaves[_STORED] = None
@@ -175,6 +177,9 @@ def _stores_selected(scope: Scope, places: _Places, statement: ast.Assign | ast.
 
 def _read_by(scope: Scope, places: _Places, load: ast.Name) -> tuple[ast.Subscript | None, int]:
     """Return the `x[...]` that uses the indices in order, and how many dimensions they have."""
+    direct = scope.parents.get(load)
+    if places.rows and isinstance(direct, ast.Subscript) and direct.slice is load:
+        return direct, 1  # for a mask with one dimension
     part: ast.AST | None = scope.parents[load] if places.rows else load
     outer = scope.parents.get(part) if part is not None else None
     parts = outer.elts if isinstance(outer, ast.Tuple) else [part]

@@ -103,7 +103,7 @@ def layer_call(type_: str, args: list[Kind]) -> Kind:
 
 
 def exists(owner: Kind, name: str) -> bool:
-    """Return whether a torch module certainly has an attribute.
+    """Return whether a torch module is known to have an attribute.
 
     Code checks this to find out whether it is being compiled.
     """

@@ -44,7 +44,7 @@ def _truth(kind: Kind) -> bool | None:
 
 
 def _is_known(kind: Kind) -> bool:
-    """Return whether something outside the project is certainly a function, class or method, not a flag or setting."""
+    """Return whether something outside the project is known to be a function, class or method, not a setting."""
     if isinstance(kind, k.External):
         found = torch_api.function(kind.name) or torch_api.torch_class(kind.name)
         return found is not None or kind.name.startswith("builtins.")

@@ -16,7 +16,7 @@ VISITING = frozenset("apply bfloat16 double eval float half requires_grad_ state
 
 
 def recurrent_part(frame: Frame, owner: k.Instance) -> str:
-    """Return the name of a recurrent layer that a module or one of its parts certainly contains, or "".
+    """Return the name of a recurrent layer that a module or one of its parts definitely contains, or "".
 
     Modules that contain each other have many paths between them, so each module is looked at once, and then what is
     known about the parts is passed on to the modules that contain them until nothing changes.

@@ -97,7 +97,7 @@ def _modules_of(frame: Frame, kind: Kind) -> Iterator[Kind]:
 
 
 def is_module(frame: Frame, kind: Kind) -> bool:
-    """Return whether a value is certainly a module or a container of modules."""
+    """Return whether a value is known to be a module or a container of modules."""
     project = frame.interpreter.project
     if isinstance(kind, k.Object):
         cls = project.api.torch_class(kind.type)

@@ -124,7 +124,7 @@ def _meet(frame: Frame, ends: list[Environment]) -> bool:
 def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, enter: Callable[[], bool | None]) -> bool:
     """Run a loop to its fixpoint.
 
-    `enter` binds the target or tests the condition. It returns True if the body certainly runs, and
+    `enter` binds the target or tests the condition. It returns True if the body definitely runs, and
     False if it never does.
     """
     before, body, orelse = frame.env, node.body, node.orelse

@@ -88,7 +88,7 @@ def index_parts(index: Kind) -> list[Kind]:
 
 
 def is_mask(index: Kind) -> bool:
-    """Return whether an index certainly selects by a bool tensor or a list of bools."""
+    """Return whether an index definitely selects by a bool tensor or a list of bools."""
     return any(_selects(part) for part in index_parts(index))
 
 

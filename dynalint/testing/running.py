@@ -184,8 +184,8 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
     `fullgraph=True` unless a call raises in eager mode. In that case, default mode is used so that the exceptions can
     be compared.
 
-    `exact` requires identical numbers. `by_nature` allows what an unsafe rewrite may change: numbers can become
-    tensors, exceptions and text can be different, and code can be left to eager mode.
+    `exact` requires identical numbers. `by_nature` permits the changes that an unsafe rewrite may make: numbers can
+    become tensors, exceptions and text can differ, and code can be left to run in eager mode.
     """
     calls = original.calls * math.ceil(3 / len(original.calls))
     equality = Equality(exact=exact, numbers=_new_state(original.code, fixed.code))

@@ -85,7 +85,7 @@ class Tensor(Kind):
     `origin` distinguishes a module's registered buffers and parameters from other tensors, and `name` is the
     attribute's name. `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks a single element
     that is computed only from Python numbers. Dynamo knows its value during tracing, so torch functions accept it as a
-    size. `sparse` marks a tensor that is certainly sparse.
+    size. `sparse` marks a tensor that is known to be sparse.
     """
 
     dtype: DType | None = None

@@ -96,7 +96,7 @@ def outside_call(name: str, args: Iterable[Kind], keywords: Mapping[str, Kind]) 
 
 
 def only_tensor(kind: Kind) -> Tensor | None:
-    """Return the tensor that `kind` certainly is, ignoring None, or None if there is no such tensor.
+    """Return the tensor that `kind` definitely is, ignoring None, or None if there is no such tensor.
 
     `mask: Tensor | None` counts as a tensor, because an operation that does not support tensors breaks the graph
     whenever a caller passes a mask.
@@ -120,13 +120,13 @@ def may_be_tensor(kind: Kind) -> bool:
 
 
 def is_number(kind: Kind) -> bool:
-    """Return whether `kind` is certainly a plain Python number (bool, int, float or complex)."""
+    """Return whether `kind` is known to be a plain Python number (bool, int, float or complex)."""
     members = kind.members
     return all(isinstance(member, Value) and member.type in ("bool", "int", "float", "complex") for member in members)
 
 
 def tensor_and_number(one: Kind, other: Kind) -> bool:
-    """Return whether one kind is certainly a tensor and the other is certainly a number or a container of numbers."""
+    """Return whether one kind is known to be a tensor, and the other a number or a container of numbers."""
     if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
         return False
     if only_tensor(one) is not None and _is_given_number(other):

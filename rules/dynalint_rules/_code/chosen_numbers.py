@@ -61,7 +61,7 @@ def _has_number(kind: k.Kind) -> bool:
 
 
 def _is_filled(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an iterable is certainly not empty."""
+    """Return whether an iterable is known to be not empty."""
     if isinstance(node, ast.GeneratorExp | ast.ListComp):
         return all(not loop.ifs and _is_filled(scope, loop.iter) for loop in node.generators)
     kind = scope.kind(node)

@@ -60,7 +60,7 @@ def calls_after(place: ast.AST, function: FunctionInfo) -> Iterator[ast.Call]:
 
 
 def is_call_of(node: ast.AST, written: str) -> bool:
-    """Return whether a node calls the expression with this text."""
+    """Return whether a node is a call to the expression that is written as `written`."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) == written
 
 

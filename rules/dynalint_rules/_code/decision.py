@@ -85,7 +85,7 @@ def asks_tensor(event: Branch, project: Project) -> bool:
 
 
 def _gives_tensor(node: ast.expr, function: ast.AST, kinds: Mapping[ast.AST, k.Kind], depth: int) -> bool:
-    """Return whether an expression is certainly a tensor on some path."""
+    """Return whether an expression is known to be a tensor on some path."""
     if k.only_tensor(kinds.get(node, k.UNKNOWN)) is not None:
         return True
     parts: list[ast.expr] = []

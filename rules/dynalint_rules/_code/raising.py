@@ -29,7 +29,7 @@ def never_raises(scope: Scope, node: ast.expr) -> bool:
 def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence[bool] = ()) -> list[str]:
     """Return the conditions for always evaluating `nodes`, which Python only evaluates if earlier operands allow it.
 
-    `scalar` says for each node that is converted to bool whether it certainly has no dimensions, because a tensor with
+    `scalar` says for each node that is converted to bool whether it definitely has no dimensions, because a tensor with
     more than one element cannot be converted.
     """
     lacking = [not known for known in scalar] or [False] * len(nodes)

@@ -94,7 +94,7 @@ class Scope:
         return self.made[node] if node in self.made else self.kinds.get(node, k.UNKNOWN)
 
     def tensor(self, node: ast.AST) -> k.Tensor | None:
-        """Return the kind of an expression that is certainly a torch tensor, or None."""
+        """Return the kind of an expression that is known to be a torch tensor, or None."""
         return as_tensor(self.kind(node))
 
     def text(self, node: ast.expr | ast.stmt) -> str:
@@ -134,7 +134,7 @@ def shared(key: object, compute: Callable[[], T]) -> T:
 
 
 def as_tensor(kind: k.Kind) -> k.Tensor | None:
-    """Return the torch tensor that `kind` certainly is, or None."""
+    """Return the torch tensor that `kind` definitely is, or None."""
     return kind if isinstance(kind, k.Tensor) and not kind.array else None
 
 

@@ -250,7 +250,7 @@ def _needs_number(use: Use) -> Refusal:
 
 
 def _is_float(kind: k.Kind) -> bool:
-    """Return whether a value is certainly an int or a float."""
+    """Return whether a value is known to be an int or a float."""
     return all(isinstance(member, k.Value) and member.type in ("int", "float") for member in kind.members)
 
 

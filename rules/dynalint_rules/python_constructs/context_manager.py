@@ -51,7 +51,7 @@ class ContextManager(Rule):
 
 
 def _unknown(event: Entry, project: Project) -> str | None:
-    """Return a description of an object that Dynamo certainly cannot enter, or None."""
+    """Return a description of an object that Dynamo definitely cannot enter, or None."""
     kind, home = event.kind, event.home
     kept = home is not None and (home.type != "global" or home.name in event.function.module.bindings)
     if (isinstance(kind, k.Value) and kind.type == "device") or kind == k.Object("torch.device"):

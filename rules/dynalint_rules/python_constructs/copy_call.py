@@ -85,7 +85,7 @@ def _breaks_shallow(project: Project, kind: k.Kind) -> bool:
 
 
 def _breaks_deep(project: Project, kind: k.Kind, depth: int = _DEEPEST) -> bool:
-    """Return whether a deep copy certainly reaches a tensor or module."""
+    """Return whether a deep copy definitely reaches a tensor or module."""
     if depth == 0:
         return False
     if isinstance(kind, k.Sequence):

@@ -53,7 +53,7 @@ class DynamicCode(Rule):
 
 
 def _names_something(event: Call) -> bool:
-    """Return whether the evaluated string is certainly an expression that contains names."""
+    """Return whether the evaluated string is known to be an expression that contains names."""
     given = event.node.args[0] if event.node.args else None
     if isinstance(given, ast.JoinedStr):
         return any(isinstance(part, ast.Constant) and "." in str(part.value) for part in given.values)

@@ -48,7 +48,7 @@ def _is_array(kind: k.Kind) -> bool:
 
 
 def _is_tensor_or_holds_one(kind: k.Kind, project: Project, *, modules: bool) -> bool:
-    """Return whether values of this kind certainly are or contain tensors, or are modules if `modules` is true."""
+    """Return whether values of this kind definitely are or contain tensors, or are modules if `modules` is true."""
     if isinstance(kind, k.Union):
         return all(_is_tensor_or_holds_one(one, project, modules=modules) for one in kind.alternatives)
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):

@@ -98,7 +98,7 @@ class _Reading:
         return False
 
     def _reads(self) -> Iterator[Call]:
-        """Yield the calls in the function that certainly read a number."""
+        """Yield the calls in the function that definitely read a number."""
         interpreter = self._project.interpreter
         for context in interpreter.contexts.get(self._function, ()) if interpreter is not None else ():
             for one in context.events.values():

@@ -58,7 +58,7 @@ class CheckingCall(Rule):
     calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | _TOLD | _MASKED_CALLS | {_CHECK}
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call if it certainly reads its data."""
+        """Flag the call if it definitely reads its data."""
         if event.callee in _MASKED_CALLS:
             yield from _compared(event)
             return

@@ -58,7 +58,7 @@ class CountingCall(Rule):
     calls = _watched() | _NUMPY | {_NUMPY_WHERE, _NUMPY_REPEAT}
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call if the shape of its result certainly depends on data."""
+        """Flag the call if the shape of its result definitely depends on data."""
         if captures_shapes(project, event.function) or not _counts(event):
             return
         owner, _, last = event.callee.rpartition(".")
@@ -86,7 +86,7 @@ class CountingCall(Rule):
 
 
 def _counts(event: Call) -> bool:
-    """Return whether the shape of the result certainly depends on data."""
+    """Return whether the shape of the result definitely depends on data."""
     given = len(event.args) + len(event.keywords)
     starred = len(event.node.args) + len(event.node.keywords) != given
     if event.callee == _NUMPY_WHERE:

@@ -23,7 +23,7 @@ class OneHotWithoutClasses(Rule):
     )
 
     def flags(self, event: Call, project: Project) -> bool:
-        """Return whether the call certainly does not give the number of classes."""
+        """Return whether the call definitely does not give the number of classes."""
         return _is_open(event)
 
 

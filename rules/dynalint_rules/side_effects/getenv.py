@@ -22,8 +22,8 @@ class FrozenGetenv(Rule):
         name, keywords = scope.text(event.node.func), event.node.keywords
         if any(keyword.arg != "default" for keyword in keywords):
             return Declined(
-                f"Dynamo does not trace `os.environ.get()` with keyword arguments; pass the arguments of `{name}()` "
-                "by position first"
+                f"Dynamo does not trace `os.environ.get()` with keyword arguments; first, pass the arguments to "
+                f"`{name}()` by position"
             )
         file, given = scope.file, [*event.node.args, *(keyword.value for keyword in keywords)]
         owner = name.removesuffix(".getenv") if name.endswith(".getenv") else "os"

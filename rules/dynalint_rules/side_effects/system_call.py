@@ -44,7 +44,7 @@ _HOUSEKEEPING = ("gc.collect", "gc.disable", "gc.enable", "traceback.print_stack
 class SystemCall(Rule):
     code = "DYN411"
     name = "system-call"
-    summary = "A call to the interpreter, the process or the operating system breaks the graph"
+    summary = "A call to a function of the interpreter, the process or the operating system breaks the graph"
     gb = ("GB0007", "GB0208", "GB0008", "GB0156", "GB0147", "GB0059")
     events = (Call, ItemWrite)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
@@ -68,4 +68,6 @@ class SystemCall(Rule):
         """Collect garbage and print stacks in eager code only."""
         if isinstance(event, Call) and event.callee in _HOUSEKEEPING:
             return guarded(Scope.of(event, project), event, f"Call `{event.callee}()` only in eager mode")
-        return Declined("code may depend on its result or effect; move it outside the compiled code")
+        return Declined(
+            "other code may depend on what the call returns or does; move the call outside the compiled code"
+        )

@@ -24,7 +24,7 @@ class ListIndexedByTensor(Rule):
     )
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
-        """Flag an index that is certainly a tensor if the indexed object is certainly a container."""
+        """Flag an index that is known to be a tensor if the indexed object is known to be a container."""
         index = k.only_tensor(event.index)
         if index is None or index.array:
             return

@@ -24,7 +24,7 @@ class ScalarTensorIndex(Rule):
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
-        """Flag each index that is certainly a computed 0-dim tensor."""
+        """Flag each index that is known to be a computed 0-dim tensor."""
         if k.only_tensor(event.base) is None:
             return
         if not any(map(_is_number_in_tensor, index_parts(event.index))):

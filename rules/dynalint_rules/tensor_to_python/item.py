@@ -26,7 +26,7 @@ class ItemOfTensor(Rule):
     calls = frozenset({"Tensor.item", "numpy.ndarray.item"})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag `.item()` without arguments on a value that is certainly a tensor."""
+        """Flag `.item()` without arguments on a value that is known to be a tensor."""
         if event.receiver is None or event.node.args:
             return
         tensor = k.only_tensor(event.receiver)

@@ -29,7 +29,7 @@ class MathOnTensor(Rule):
     calls = frozenset({*(f"math.{name}" for name in (*IN_TORCH, *_OTHERS)), "cmath.*"})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call if one of its arguments is certainly a tensor."""
+        """Flag the call if one of its arguments is known to be a tensor."""
         if not any(k.only_tensor(kind) is not None for kind in event.args):
             return
         if not leads_to_raise(event, project):

@@ -34,7 +34,7 @@ class NumberOfTensor(Rule):
     calls = frozenset({*_DEFAULT, *_UNTRACED, *_METHODS})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag converting a value that is certainly a tensor."""
+        """Flag converting a value that is known to be a tensor."""
         subject = event.receiver if event.callee in _METHODS else event.args[0] if len(event.args) == 1 else None
         tensor = k.only_tensor(subject) if subject is not None else None
         if tensor is None or leads_to_raise(event, project) or is_folded(tensor):

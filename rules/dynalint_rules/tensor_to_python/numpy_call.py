@@ -51,7 +51,7 @@ class UntracedNumpy(Rule):
     )
 
     def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
-        """Flag calls to these functions, and to methods whose object is certainly an array."""
+        """Flag calls to these functions, and to methods whose object is known to be an array."""
         if leads_to_raise(event, project):
             return
         if isinstance(event, Read):

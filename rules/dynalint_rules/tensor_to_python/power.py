@@ -18,7 +18,7 @@ class BuiltinPow(Rule):
     help = "use the `**` operator"
 
     def flags(self, event: Call, project: Project) -> bool:
-        """Return whether the base or the exponent is certainly a tensor."""
+        """Return whether the base or the exponent is known to be a tensor."""
         return len(event.args) == 2 and any(k.only_tensor(kind) for kind in event.args)
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -50,7 +50,7 @@ class TensorAsSize(Rule):
     )
 
     def check(self, event: Call | Operation, project: Project) -> Iterable[Violation]:
-        """Flag the call if a size is certainly a tensor, or a tuple or list that contains a tensor."""
+        """Flag the call if a size is known to be a tensor, or a tuple or list that contains a tensor."""
         if isinstance(event, Operation):
             yield from _repetition(event)
         if not isinstance(event, Call) or event.callee not in self.calls:

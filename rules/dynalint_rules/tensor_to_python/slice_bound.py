@@ -45,7 +45,7 @@ class TensorSliceBound(Rule):
     calls = frozenset({"builtins.slice"})
 
     def check(self, event: Subscript | Call, project: Project) -> Iterable[Violation]:
-        """Flag each bound that is certainly a tensor."""
+        """Flag each bound that is known to be a tensor."""
         bounds = list(_bounds(event))
         if not bounds or captures_scalars(project, event.function):
             return
@@ -134,7 +134,7 @@ def _is_number(scope: Scope, value: ast.expr, changing: set[str]) -> bool:
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:
-    """Return the bounds that are certainly tensors."""
+    """Return the bounds that are known to be tensors."""
     if isinstance(event, Subscript) and not any(k.may_be_tensor(part) for part in index_parts(event.index)):
         return []
     kinds = project.kinds(event.function)

@@ -67,7 +67,7 @@ class TensorAsNumber(Rule):
     calls = frozenset({*_PARAMETERS, *_BOUNDS})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call if one of these arguments is certainly a tensor with a value that Dynamo does not know."""
+        """Flag the call if one of these arguments is known to be a tensor with a value that Dynamo does not know."""
         if captures_scalars(project, event.function) or leads_to_raise(event, project):
             return
         given = _given(event, _PARAMETERS.get(event.callee) or _BOUNDS[event.callee])

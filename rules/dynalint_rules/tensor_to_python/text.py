@@ -25,7 +25,7 @@ class TensorToText(Rule):
     )
 
     def check(self, event: Call | Format, project: Project) -> Iterable[Violation]:
-        """Flag converting a value to text if it certainly is or contains a tensor."""
+        """Flag converting a value to text if it definitely is or contains a tensor."""
         way = _way(event, project)
         if way and not leads_to_raise(event, project):
             yield Violation(

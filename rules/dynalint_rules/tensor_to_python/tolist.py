@@ -20,7 +20,7 @@ class TolistOfTensor(Rule):
     calls = frozenset({"Tensor.tolist", "numpy.ndarray.tolist"})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag `.tolist()` on a value that is certainly a tensor."""
+        """Flag `.tolist()` on a value that is known to be a tensor."""
         if event.receiver is None:
             return
         tensor = k.only_tensor(event.receiver)

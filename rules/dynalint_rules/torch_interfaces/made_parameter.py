@@ -43,7 +43,7 @@ class MadeParameter(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call. A parameter is only flagged if its tensor is certainly created in the graph."""
+        """Flag the call. A parameter is only flagged if its tensor is known to be created in the graph."""
         if leads_to_raise(event, project) or _is_further(event, project):
             return
         last = event.callee.rpartition(".")[2]

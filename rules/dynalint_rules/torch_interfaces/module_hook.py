@@ -30,7 +30,7 @@ class ModuleHook(Rule):
     refusal = "the replacement depends on the purpose of the hook; only register it if the model is not compiled"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call. A hook on a tensor is only flagged if it certainly changes an object outside the hook."""
+        """Flag the call. A hook on a tensor is only flagged if it definitely changes an object outside the hook."""
         if leads_to_raise(event, project):
             return
         if event.callee == HOOKED:

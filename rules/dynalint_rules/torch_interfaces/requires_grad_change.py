@@ -32,7 +32,7 @@ class RequiresGradChange(Rule):
     calls = frozenset({"Tensor.requires_grad", *_METHODS, "Tensor.new_tensor", *(f"torch.{one}" for one in _FACTORIES)})
 
     def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
-        """Flag the assignment, or the call if it certainly changes whether a leaf requires a gradient."""
+        """Flag the assignment, or the call if it definitely changes whether a leaf requires a gradient."""
         if isinstance(event, Write):
             message = "setting `requires_grad` breaks the graph"
         elif event.callee in _METHODS:
@@ -61,7 +61,7 @@ def _changes(event: Call, project: Project) -> bool:
 
 
 def _is_leaf(node: ast.expr, function: FunctionInfo, project: Project, seen: tuple[FunctionInfo, ...] = ()) -> bool:
-    """Return whether a tensor certainly needs no gradient.
+    """Return whether a tensor definitely needs no gradient.
 
     This is the case if it is detached, new, an argument of the root, or computed only from tensors that need no
     gradient. `seen` are the functions that pass it on.

@@ -82,7 +82,7 @@ def _is_made_here(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_plain(kind: k.Kind) -> bool:
-    """Return whether a value certainly is not and does not contain a tensor."""
+    """Return whether a value definitely is not and does not contain a tensor."""
     if isinstance(kind, k.Sequence):
         return all(isinstance(one, k.Value) for one in kind.element.members)
     return all(isinstance(one, k.Value) for one in kind.members)

@@ -29,8 +29,8 @@ class Setting:
     """A setting, with the line of code that applies it.
 
     `config` are values in Dynamo's configuration. Sets are added to the existing value. `options` are passed to
-    `torch.compile`. `dynamic` lists (position or name, dimension) of tensors to mark. `note` describes the setting's
-    side effects.
+    `torch.compile`. `dynamic` lists the (position or name, dimension) pairs to mark as dynamic. `note` describes the
+    setting's side effects.
     """
 
     name: str

@@ -113,7 +113,7 @@ class _Pickler(pickle.Pickler):
         self._constructions = constructions
 
     def reducer_override(self, value: Any) -> Any:
-        """Return how to recreate tensors and modules, and the names of functions that only `torch` has."""
+        """Return what is needed to recreate tensors and modules, and the names of functions found only in `torch`."""
         if isinstance(value, torch.Tensor):
             return _made_tensor, (_tensor(value),)
         if isinstance(value, nn.Module):

@@ -128,7 +128,7 @@ def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -
 def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     """Ensure that the value of every branch is a tensor, and return the conditions for this.
 
-    If one value is certainly a tensor, an unknown value is assumed to be one as well, because a run can verify it. If
+    If one value is known to be a tensor, an unknown value is assumed to be one as well, because a run can verify it. If
     one value is a 0-dim float tensor, numbers are converted to tensors.
 
     Raises:

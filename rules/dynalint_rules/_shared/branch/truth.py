@@ -37,7 +37,7 @@ class Truth:
     """A bool tensor with one element.
 
     `text` is its code, and `atomic` is true if an operator can follow the text without parentheses. `scalar` is true if
-    the tensor certainly has no dimensions, false if it certainly has some, and None if that is unknown. The tensor
+    the tensor definitely has no dimensions, false if it definitely has some, and None if that is unknown. The tensor
     equals the truth value of the test if the `conditions` hold. `opposite` is its negation if there is a
     simpler form than `~`, and `shown` is the test as quoted in a sentence.
     """
@@ -264,7 +264,7 @@ def _opposite(scope: Scope, node: ast.Compare, scalar: bool | None) -> Truth | N
 
 
 def _is_integral(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a value is certainly an integer or a tensor of integers."""
+    """Return whether a value is known to be an integer or a tensor of integers."""
     tensor = scope.tensor(node)
     if tensor is not None:
         return tensor.dtype in ("bool", "int")

@@ -16,7 +16,7 @@ DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 
 
 def is_whole(kind: k.Kind) -> bool:
-    """Return whether a value is certainly a Python int that Dynamo knows during tracing."""
+    """Return whether a value is known to be a Python int that Dynamo knows during tracing."""
     return all(isinstance(one, k.Value) and one.type == "int" and one.source != "data" for one in kind.members)
 
 
@@ -74,7 +74,7 @@ class Follower(ABC):
 
     @abstractmethod
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check the use around `node` and the uses that it leads to."""
+        """Check the expression that uses `node`, and the places where its result is used."""
 
     def rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
         """Record where arithmetic in the tensor's precision differs from Python's, which uses doubles."""

@@ -73,7 +73,7 @@ class _Follower(PassedOn):
     """Checks all uses of a number."""
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check the use around `node` and the uses that it leads to."""
+        """Check the expression that uses `node`, and the places where its result is used."""
         parent = self.scope.parents[node]
         self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):

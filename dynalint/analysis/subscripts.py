@@ -10,7 +10,7 @@ from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.dunders import call_special
 from dynalint.analysis.events import Subscript
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.kinds import UNKNOWN, Kind, join_all
+from dynalint.analysis.kinds import UNKNOWN, Kind, join, join_all
 from dynalint.analysis.ranks import indexed
 
 _MODULE_LISTS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ParameterList")
@@ -26,7 +26,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
 
 def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     """Return the kinds of the base and the index. A base whose index is only valid for tensors is a tensor."""
-    base, index = evaluate(frame, node.value), _with_masks(frame, node.slice, evaluate(frame, node.slice))
+    base, index = evaluate(frame, node.value), _index_of(frame, node.slice)
     of_tensors = _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
     base = _indexable(base, not_by_place=of_tensors or _is_text(index))
     if isinstance(base, k.Unknown) and (of_tensors or _compares(node)):
@@ -41,19 +41,29 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     return base, index
 
 
-def _with_masks(frame: Frame, node: ast.expr, index: Kind) -> Kind:
-    """Return the kind of an index in which tensors of unknown dtype are bool tensors if their names end with `mask`."""
-    if isinstance(node, ast.Tuple) and isinstance(index, k.Sequence) and len(index.items or ()) == len(node.elts):
-        items = tuple(_with_masks(frame, *each) for each in zip(node.elts, index.items or (), strict=True))
-        return index if items == index.items else replace(index, items=items)
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    tensor = k.only_tensor(index) if name.lower().endswith("mask") else None
-    if tensor is None or tensor.dtype is not None:
+def _index_of(frame: Frame, node: ast.expr) -> Kind:
+    """Return the kind of an index, in which tensors of unknown dtype are masks if their names end with `mask`."""
+    named = [one for one in (node.elts if isinstance(node, ast.Tuple) else [node]) if _is_named_mask(one)]
+    record = frame.record if frame.record is not None else {}
+    before = {one: record.get(one, k.NOTHING) for one in named}
+    index = evaluate(frame, node)
+    if not named:
         return index
-    found = replace(tensor, dtype="bool")
-    if frame.record is not None:
-        frame.record[node] = found
-    return found
+    whole = node not in named
+    if whole and (not isinstance(index, k.Sequence) or index.items is None):
+        return index
+    kinds = list(index.items or ()) if whole and isinstance(index, k.Sequence) else [index]
+    for at, one in enumerate(node.elts if isinstance(node, ast.Tuple) else [node]):
+        tensor = k.only_tensor(kinds[at]) if one in before and at < len(kinds) else None
+        if tensor is not None and tensor.dtype is None:
+            kinds[at] = replace(tensor, dtype="bool")
+            record[one] = join(before[one], kinds[at])  # the function may also run with indices that are known
+    return replace(index, items=tuple(kinds)) if isinstance(index, k.Sequence) and whole else kinds[0]
+
+
+def _is_named_mask(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name.lower().endswith("mask")
 
 
 def _indexable(base: Kind, *, not_by_place: bool) -> Kind:

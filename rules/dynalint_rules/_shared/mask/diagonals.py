@@ -23,8 +23,8 @@ _CONVERTED = ("Tensor.bool", "Tensor.to", "Tensor.cuda")
 
 def by_diagonal(scope: Scope, selection: Selection) -> Rewrite | None:
     """Return the rewrite of `x[~torch.eye(n, dtype=torch.bool)]` or `x[eye]`, or None for any other selection."""
-    found = _eye_of(scope, selection.mask)
-    if found is None or _changes_in_place(scope, selection):
+    found, tensor = _eye_of(scope, selection.mask), scope.tensor(selection.source)
+    if found is None or (tensor is not None and tensor.rank not in (None, 2)) or _changes_in_place(scope, selection):
         return None
     eye, negated = found
     source, size, node = selection.source, eye.args[0], selection.node
@@ -62,7 +62,7 @@ def _eye_of(scope: Scope, mask: ast.expr) -> tuple[ast.Call, bool] | None:
     """Return the call of `torch.eye` that makes a mask, and whether the mask is negated, or None for any other mask."""
     if isinstance(mask, ast.Name):
         value = only_value(scope, mask.id, mask)
-        return _eye_of(scope, value) if value is not None else None
+        return None if value is None or may_change_in_place(scope, mask.id) else _eye_of(scope, value)
     if isinstance(mask, ast.UnaryOp) and isinstance(mask.op, ast.Invert):
         found = _eye_of(scope, mask.operand)
         return (found[0], not found[1]) if found is not None else None
@@ -70,7 +70,8 @@ def _eye_of(scope: Scope, mask: ast.expr) -> tuple[ast.Call, bool] | None:
         return None
     if callee(scope, mask) in _CONVERTED and isinstance(mask.func, ast.Attribute):
         return _eye_of(scope, mask.func.value)
-    return (mask, False) if callee(scope, mask) == "torch.eye" and len(mask.args) == 1 else None
+    square = len(mask.args) == 1 and all(one.arg in ("dtype", "device") for one in mask.keywords)
+    return (mask, False) if callee(scope, mask) == "torch.eye" and square else None
 
 
 def _keeps_its_value(scope: Scope, node: ast.expr) -> bool:

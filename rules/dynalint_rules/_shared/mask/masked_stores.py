@@ -129,9 +129,10 @@ class StoreRewrite:
             text = f"{place} {sign} {text if plain or self.value in self.given else atom(operand, text)}"
         after = [] if self.last is self.statement else statements_after(scope, self.statement)
         run = [*self.picked.values(), self.statement, *after[: after.index(self.last) + 1 if after else 0]]
-        copied = self._copied(place)
+        copied = None if held else self._copied(place)
         run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, place)
-        number = filled_with(scope, name, run) if own and not self.put and old == name and not self.added else None
+        alone = own and not self.put and old == name and not self.added and not self.given
+        number = filled_with(scope, name, run) if alone else None
         made = removed_creation(scope, name, run) if number is not None else ()
         line = f"{head}{scope.torch}.where({mask}, {text}, {number or old})"
         return self.offered(rw.written(file, *made, (run, [*self.named, line])), self.conditions(place))

@@ -12,6 +12,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import only_value, parameters, stores
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.text import atom
 
 _TITLE = "Take one element in each row with `torch.take_along_dim`"
@@ -34,10 +35,9 @@ def taken_along(scope: Scope, node: ast.Subscript) -> Rewrite | None:
     if not isinstance(call, ast.Call) or callee(scope, call) not in _SHAPED:
         taken += f".flatten(0, {-1 - rest})" if rest else ".flatten()"
     edits = rw.written(scope.file, (node, taken))
-    conditions = (
-        f"{scope.quote(mask)} has {rest or 'no'} dimension{'s' * (rest != 1)} less than {scope.quote(node.value)}",
-    )
-    return Rewrite(_TITLE, "conditional", edits, conditions, scope.imports, ranks=True)
+    fewer = f"{rest} fewer dimension{'s' if rest > 1 else ''} than" if rest else "as many dimensions as"
+    condition = f"{scope.quote(mask)} has {fewer} {scope.quote(node.value)}"
+    return Rewrite(_TITLE, "conditional", edits, (condition,), scope.imports, ranks=True)
 
 
 def _index_of(scope: Scope, mask: ast.expr) -> ast.expr | None:
@@ -47,7 +47,8 @@ def _index_of(scope: Scope, mask: ast.expr) -> ast.expr | None:
         index = _index_of(scope, value) if value is not None else None
         # It is computed once, and a variable with a single value still has this value.
         once = isinstance(index, ast.Name) and len(list(stores(scope, index.id))) + (index.id in parameters(scope)) == 1
-        return index if once else None
+        changed = once and any(may_change_in_place(scope, one.id) for one in (mask, index) if isinstance(one, ast.Name))
+        return index if once and not changed else None
     encoded = mask
     if isinstance(mask, ast.Compare) and len(mask.ops) == 1 and isinstance(mask.ops[0], ast.Gt | ast.Eq):
         bound = scope.kind(mask.comparators[0])

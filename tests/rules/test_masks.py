@@ -1,0 +1,79 @@
+"""Look-alikes of selections through masks that are rewritten."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+import dynalint
+from dynalint.rulebook.pages import Example
+from dynalint.rules import Rule
+from dynalint.testing.cases import Case
+from dynalint.testing.static import StaticView
+from dynalint_rules.shapes.mask_read import MaskRead
+from dynalint_rules.shapes.masked_store import MaskedStore
+
+HEAD = "import torch\nimport torch.nn.functional as F\n\n\n@torch.compile\ndef f(x: torch.Tensor, v: torch.Tensor, n: int):\n"
+
+
+def fixed(body: str, rule: Rule | None = None, head: str = HEAD, indent: str = "    ") -> str:
+    rule = rule or MaskRead()
+    code = head + textwrap.indent(textwrap.dedent(body).strip("\n"), indent) + "\n"
+    return StaticView(Case(rule, Example("x", code)), [rule]).fixed
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "eye = torch.eye(n, dtype=torch.bool)\neye[0, 1] = True\nreturn x[~eye]",
+        "eye = torch.eye(n, dtype=torch.bool)\neye.fill_(True)\nreturn x[eye]",
+        "eye = torch.eye(n, m=n + 1, dtype=torch.bool)\nreturn x[~eye]",
+        "eye = torch.eye(n, n + 1, dtype=torch.bool)\nreturn x[~eye]",
+        "eye = torch.eye(n, dtype=torch.bool)\ny = x[eye]\ny[0] = 1\nreturn y, x",
+        "eye = torch.eye(n, dtype=torch.bool)\ny = x[:, None, None].sum(0)\nreturn x.view(n, n, 1, 2)[~eye]",
+    ],
+)
+def test_a_mask_that_is_not_the_diagonal_or_whose_elements_change(body: str) -> None:
+    assert "flatten()[1:]" not in fixed(body)
+    assert ".diagonal()" not in fixed(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "i = x.argmax(1)\nmask = F.one_hot(i, 8).bool()\ni.add_(1)\nreturn x[mask] * i",
+        "i = x.argmax(1)\nmask = F.one_hot(i, 8).bool()\nmask[0] = True\nreturn x[mask] * i",
+        "i = x.argmax(1)\nmask = F.one_hot(i, 8).bool()\ni = i + 1\nreturn x[mask] * i",
+        "return x[F.one_hot(x.argmax(1), 8) > -1]",
+        "return x[F.one_hot(x.argmax(1), 8) == 0]",
+    ],
+)
+def test_a_mask_that_no_longer_takes_the_index_s_elements(body: str) -> None:
+    assert "take_along_dim" not in fixed(body)
+
+
+def test_a_new_copy_in_an_attribute_is_not_written_into_the_old_tensor() -> None:
+    head = "import torch\n\n\nclass M(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+    body = "m = x > 0\nself.best = x.clone()\nself.best[m] = x[m] * 2\nreturn self.best"
+    text = fixed(body, MaskedStore(), head, "        ")
+    assert "self.best = x.clone()\n        self.best[...] = torch.where(m, x * 2, self.best)" in text
+
+
+def test_a_tensor_that_the_new_code_mentions_stays() -> None:
+    text = fixed("m = x > 0\ny = torch.zeros_like(x)\ny[m] = x[m] + v\nreturn y", MaskedStore())
+    assert "zeros_like(y)" not in text or "y = torch.zeros_like(x)" in text
+
+
+def test_a_name_does_not_hide_that_other_callers_pass_positions() -> None:
+    code = """
+    import torch
+
+    def take(x, mask):
+        return x[mask].exp()
+
+    @torch.compile
+    def f(x: torch.Tensor):
+        return take(x, torch.tensor([0, 1]))
+    """
+    assert not dynalint.check_source("m.py", textwrap.dedent(code))

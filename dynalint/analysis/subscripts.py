@@ -43,22 +43,21 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
 
 def _index_of(frame: Frame, node: ast.expr) -> Kind:
     """Return the kind of an index, in which tensors of unknown dtype are masks if their names end with `mask`."""
-    named = [one for one in (node.elts if isinstance(node, ast.Tuple) else [node]) if _is_named_mask(one)]
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
     record = frame.record if frame.record is not None else {}
-    before = {one: record.get(one, k.NOTHING) for one in named}
+    before = {part: record.get(part, k.NOTHING) for part in parts if _is_named_mask(part)}
     index = evaluate(frame, node)
-    if not named:
+    if not before or (isinstance(node, ast.Tuple) and len(getattr(index, "items", None) or ()) != len(parts)):
         return index
-    whole = node not in named
-    if whole and (not isinstance(index, k.Sequence) or index.items is None):
-        return index
-    kinds = list(index.items or ()) if whole and isinstance(index, k.Sequence) else [index]
-    for at, one in enumerate(node.elts if isinstance(node, ast.Tuple) else [node]):
-        tensor = k.only_tensor(kinds[at]) if one in before and at < len(kinds) else None
+    kinds = list(index.items or ()) if isinstance(node, ast.Tuple) and isinstance(index, k.Sequence) else [index]
+    for at, part in enumerate(parts):
+        tensor = k.only_tensor(kinds[at]) if part in before else None
         if tensor is not None and tensor.dtype is None:
             kinds[at] = replace(tensor, dtype="bool")
-            record[one] = join(before[one], kinds[at])  # the function may also run with indices that are known
-    return replace(index, items=tuple(kinds)) if isinstance(index, k.Sequence) and whole else kinds[0]
+            record[part] = join(before[part], kinds[at])  # other calls of the function may show the dtype
+    if isinstance(node, ast.Tuple):
+        return replace(index, items=tuple(kinds)) if isinstance(index, k.Sequence) else index
+    return kinds[0]
 
 
 def _is_named_mask(node: ast.expr) -> bool:

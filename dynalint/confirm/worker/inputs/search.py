@@ -35,7 +35,8 @@ from .watching import OperationWatch, watched_layers
 
 ATTEMPTS = 60
 _ATTEMPTS_AFTER_DOUBT = 8
-_ATTEMPTS_FOR_OPTION = 10
+# How many attempts an optional argument gets, and for how long, in seconds of processor time.
+_ATTEMPTS_FOR_OPTION, _SECONDS_FOR_OPTION = 10, 1.0
 _KEPT_ERRORS = 3
 # The maximum number of elements in a tensor. No model needs more to show its breaks.
 _MOST_ELEMENTS = 1 << 21
@@ -91,7 +92,7 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
 
 def with_option(function: Callable[..., Any], call: Call, option: inspect.Parameter, device: str) -> Call | None:
     """Return a call that works with a tensor added for an optional parameter, or None after a few attempts."""
-    search = _Search(function, device, math.inf, call)
+    search = _Search(function, device, time.process_time() + _SECONDS_FOR_OPTION, call)
     try:
         found = search.run(_guesses(function, option, first=False), _ATTEMPTS_FOR_OPTION, generic=False)
     except BaseException:  # noqa: BLE001 - user code, which also works without the argument

@@ -180,9 +180,7 @@ def _versions(
 
 def _fuller_call(original: ComparedVersion, search: InputSearch) -> Call | None:
     """Return a call with an optional argument that reaches required branches, if the usual call does not reach them."""
-    with original.version.active():
-        calls = [call for some in options(fresh(original, training=True), original.call) for call in some]
-    if not calls or not search.wanted:
+    if not search.wanted:
         return None
     again = original.again()
     function = fresh(again, training=True)
@@ -194,6 +192,7 @@ def _fuller_call(original: ComparedVersion, search: InputSearch) -> Call | None:
     if usual == search.wanted:
         return None
     with again.version.active(), runs.force_eager():
+        calls = (call for some in options(fresh(again, training=True), again.call) for call in some)
         working = [call for call in calls if attempt(function, BASE.of(call), BASE.seed, training=True) is None]
     return next((call for call in working if reached(call) - usual), None)
 

@@ -105,11 +105,8 @@ def within_bounds(scope: Scope, source: ast.expr, mask: ast.expr) -> str | None:
 def _targets(node: ast.expr) -> list[ast.Subscript]:
     """Return the items of a tuple of subscripts, or none for anything else."""
     items = node.elts if isinstance(node, ast.Tuple) else []
-    return (
-        [one for one in items if isinstance(one, ast.Subscript)]
-        if all(isinstance(one, ast.Subscript) for one in items)
-        else []
-    )
+    found = [one for one in items if isinstance(one, ast.Subscript)]
+    return found if len(found) == len(items) else []
 
 
 def _source(scope: Scope, node: ast.expr, mask: ast.Name) -> ast.expr | None:

@@ -15,17 +15,13 @@ from typing import Any, Protocol
 
 from dynalint.analysis.kinds.base import NOTHING, Kind
 from dynalint.analysis.source import SourceFile
-from dynalint.analysis.steps import remembered, step
+from dynalint.analysis.steps import CHILD_FIELDS, remembered, step
 
 # Matches `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets (which look like
 # arguments), but not comparisons. There is no leading `\b` because a pattern that starts with plain text is six times
 # as fast.
 _STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
 _QUOTED = re.compile(r"""["'](\w+)["']""")
-
-# Fields that contain strings or numbers, and fields that contain operators and contexts, which a tree shares.
-_NO_NODES = frozenset({"arg", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "op", "ops"})
-_NODE_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -337,11 +333,7 @@ def _is_on(node: ast.AST, lines: Collection[int]) -> bool:
 def children(node: ast.AST) -> list[ast.AST]:
     """Return a node's children, except operators and contexts. `ast.iter_child_nodes` is much slower."""
     found: list[ast.AST] = []
-    type_ = type(node)
-    names = _NODE_FIELDS.get(type_)
-    if names is None:
-        names = _NODE_FIELDS[type_] = tuple(name for name in type_._fields if name not in _NO_NODES)
-    for name in names:
+    for name in CHILD_FIELDS[type(node)]:
         value = getattr(node, name, None)
         if value is None:
             continue

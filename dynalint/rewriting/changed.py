@@ -9,15 +9,19 @@ from typing import Any
 import libcst as cst
 
 
-class _Types(dict[type, bool]):
-    """Whether a type is a type of nodes. `isinstance` is slow, because libcst's types are abstract."""
+class Types(dict[type, bool]):
+    """Whether a type is a subclass of one of `bases`. `isinstance` is slow, because libcst's types are abstract."""
+
+    def __init__(self, *bases: type) -> None:
+        super().__init__()
+        self._bases = bases
 
     def __missing__(self, type_: type) -> bool:
-        self[type_] = found = issubclass(type_, cst.CSTNode)
+        self[type_] = found = issubclass(type_, self._bases)
         return found
 
 
-_IS_NODE = _Types()
+_IS_NODE = Types(cst.CSTNode)
 _FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from typing import TypeGuard
 from weakref import WeakKeyDictionary
 
 import libcst as cst
@@ -12,6 +13,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from dynalint.analysis.index import children
 from dynalint.analysis.source import SourceFile
+from dynalint.rewriting.changed import Types, parts
 from dynalint.rules import Refusal
 
 Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
@@ -20,9 +22,9 @@ _OLD_MAC = re.compile(r"\r(?!\n)")
 
 # libcst takes time that is quadratic in the depth, which also grows with each operator in `a + b + c`.
 _DEEPEST = 300
+_EXPRESSIONS, _STATEMENTS = Types(cst.BaseExpression), Types(cst.BaseSmallStatement, cst.BaseCompoundStatement)
 
 _TREES: WeakKeyDictionary[SourceFile, dict[Span, Tree]] = WeakKeyDictionary()
-_DEEP: WeakKeyDictionary[SourceFile, set[int]] = WeakKeyDictionary()
 
 
 class Tree:
@@ -46,7 +48,7 @@ class Tree:
         self.text = _OLD_MAC.sub("\n", text)
         newline = "\r\n" if file.newline == "\r\n" else "\n"
         self.head = f"if 1:{newline}" if self.text[:1] in (" ", "\t", "\f") else ""
-        if any(first <= line <= last for line in _deep_lines(file)):
+        if _is_deep(file, first, last):
             raise Refusal(f"an expression in this function is nested more than {_DEEPEST} levels deep; split it first")
         try:
             wrapper = MetadataWrapper(cst.parse_module(self.head + self.text), unsafe_skip_copy=True)
@@ -54,7 +56,8 @@ class Tree:
             raise Refusal("the code around it is written in a way that libcst cannot parse") from fault
         self.module = wrapper.module
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
-        self._places = wrapper.resolve(PositionProvider)
+        # `resolve` would also visit the whole tree for providers that are not needed here.
+        self._places = PositionProvider()._gen(wrapper)  # noqa: SLF001
         self._expressions: dict[Span, cst.BaseExpression] = {}
         self._statements: dict[Span, Statement] = {}
         self._index()
@@ -140,17 +143,17 @@ class Tree:
         stack: list[cst.CSTNode] = [self.module]
         while stack:
             node = stack.pop()
-            for child in node.children:
+            for child in parts(node):
                 self.parents[child] = node
                 stack.append(child)
-                if isinstance(child, cst.BaseExpression):
+                if _is_expression(child):
                     # If two expressions have the same position, the outer one is visited first, and `ast` has a node
                     # only for that one.
                     self._expressions.setdefault(self._span(child), child)
                     if isinstance(child, cst.Tuple | cst.GeneratorExp) and child.lpar:
                         whole = self._span(child.lpar[-1])[0], self._span(child.rpar[0])[1]
                         self._expressions.setdefault(whole, child)
-                elif isinstance(child, cst.BaseSmallStatement | cst.BaseCompoundStatement):
+                elif _is_statement(child):
                     start, end = self._span(child)
                     while self.file.text[end - 1] in "; \t":  # in `ast`, these are not part of a suite on a single line
                         end -= 1
@@ -166,19 +169,30 @@ class Tree:
         return starts[max(line, 0)] + position.column if line < len(starts) else len(self.file.text)
 
 
-def _deep_lines(file: SourceFile) -> Collection[int]:
-    """Return the lines of expressions that are nested too deeply."""
-    if file not in _DEEP:
-        assert file.tree is not None
-        _DEEP[file] = found = set[int]()
-        pending: list[tuple[ast.AST, int]] = [(file.tree, 0)]
-        while pending:
-            node, depth = pending.pop()
-            if depth > _DEEPEST and isinstance(node, ast.expr):
-                found.add(node.lineno)
-            else:
-                pending += [(child, 0 if isinstance(child, ast.stmt) else depth + 1) for child in children(node)]
-    return _DEEP[file]
+def _is_expression(node: cst.CSTNode) -> TypeGuard[cst.BaseExpression]:
+    return _EXPRESSIONS[type(node)]
+
+
+def _is_statement(node: cst.CSTNode) -> TypeGuard[Statement]:
+    return _STATEMENTS[type(node)]
+
+
+def _is_deep(file: SourceFile, first: int, last: int) -> bool:
+    """Return whether an expression that starts on one of these lines is nested too deeply."""
+    assert file.tree is not None
+    pending: list[tuple[ast.AST, int]] = [(file.tree, 0)]
+    while pending:
+        node, depth = pending.pop()
+        if isinstance(node, ast.stmt):
+            start, end = _lines_of(node)
+            if end < first or start > last:
+                continue
+        elif depth > _DEEPEST and isinstance(node, ast.expr):
+            if first <= node.lineno <= last:
+                return True
+            continue
+        pending += [(child, 0 if isinstance(child, ast.stmt) else depth + 1) for child in children(node)]
+    return False
 
 
 def _lines_around(file: SourceFile, node: ast.expr | ast.stmt) -> Span:

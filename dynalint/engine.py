@@ -17,6 +17,7 @@ from dynalint.fix.follow_ups import is_part, whole_fixes
 from dynalint.fix.settings import setting_line, with_settings
 from dynalint.linting.lint import Linter, LintResult, unreadable
 from dynalint.linting.positions import placed
+from dynalint.profiling import charged, count
 from dynalint.projects.related_files import Outlines, RelatedFiles, find_related
 from dynalint.projects.workspace import Workspace, search_folders
 from dynalint.rules import all_rules
@@ -82,6 +83,11 @@ class Checked:
         return tuple(replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs)
 
     def _followed(self, starts: Sequence[Linted]) -> Sequence[Fix | None]:
+        with charged("following up fixes", whole=True):
+            count("following up fixes", len(starts))
+            return self._whole_fixes(starts)
+
+    def _whole_fixes(self, starts: Sequence[Linted]) -> Sequence[Fix | None]:
         linted = self.lint.offers.made(self.lint.linted)
         if (
             sum(is_part(one.rewrite) for one in linted) * sum(len(file.text) for file in self.lint.analysis.files)
@@ -118,7 +124,8 @@ def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bo
     from dynalint.confirming import confirmed
 
     only = [one for one in result.offers.made(result.linted) if one.rewrite is not None] if fixable else None
-    ran = confirmed(workspace, result, progress, only)
+    with charged("confirming", whole=True):
+        ran = confirmed(workspace, result, progress, only)
     failures = (*result.failures, *ran.failures)
     judged = {one.finding.sort_key for one in ran.linted}
     others = (one for one in result.linted if fixable and one.finding.sort_key not in judged)
@@ -137,7 +144,10 @@ def surroundings(workspace: Workspace, known: Outlines | None = None) -> Related
     if workspace.is_whole:
         return RelatedFiles()
     search = search_folders(workspace.settings)
-    return find_related(workspace.files, workspace.configuration, search, workspace.texts, known)
+    with charged("finding related files"):
+        found = find_related(workspace.files, workspace.configuration, search, workspace.texts, known)
+        count("finding related files", len(found.files))
+        return found
 
 
 def fix(

@@ -48,6 +48,14 @@ def ancestors(node: ast.AST, parents: Parents) -> list[tuple[ast.AST, str]]:
     return found
 
 
+def _around(node: ast.AST, parents: Parents) -> Iterator[ast.AST]:
+    """Yield a node's ancestors within its function, innermost first."""
+    parent = parents.get(node)
+    while parent is not None and not isinstance(parent, _FUNCTIONS):
+        yield parent
+        parent = parents.get(parent)
+
+
 def _field(parent: ast.AST, child: ast.AST) -> str:
     """Return the name of the field that holds a child."""
     values = ((name, getattr(parent, name, None)) for name in parent._fields)
@@ -134,7 +142,7 @@ def calls_in_loops(function: FunctionInfo, breaking: Collection[FunctionInfo], p
         return
     parents = project.parents(function)
     for node in (one for one in parents if isinstance(one, ast.Call)):
-        around = [one for one, _ in ancestors(node, parents)]
+        around = list(_around(node, parents))
         if any(isinstance(one, _LOOPS) for one in around) and not any(isinstance(one, _OPEN) for one in around):
             statement = next(one for one in around if isinstance(one, ast.stmt))
             event = Event(node=node, statement=statement, function=function, position=Position(loop=True))

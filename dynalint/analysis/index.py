@@ -23,6 +23,8 @@ from dynalint.analysis.steps import CHILD_FIELDS, remembered, step
 _STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
 _QUOTED = re.compile(r"""["'](\w+)["']""")
 
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -313,15 +315,13 @@ def walk_function(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    pending: list[ast.AST] = [node]
+    yield node
+    pending = [] if isinstance(node, ast.ClassDef) else children(node)
     while pending:
         current = pending.pop()
         yield current
-        if current is not node and isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            continue
-        if isinstance(current, ast.ClassDef):
-            continue
-        pending.extend(children(current))
+        if CHILD_FIELDS[type(current)] and not isinstance(current, _SCOPES):
+            pending += children(current)
 
 
 def _is_on(node: ast.AST, lines: Collection[int]) -> bool:

@@ -19,6 +19,8 @@ from dynalint.analysis.hierarchy import Hierarchy
 from dynalint.analysis.index import FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.source import SourceFile, Sources
+from dynalint.analysis.steps import CHILD_FIELDS
+from dynalint.profiling import charged, count
 
 # Folders with third-party packages. Only packages that the user names are first-party there.
 _SHARED_FOLDERS = ("site-packages", "dist-packages")
@@ -82,7 +84,9 @@ class Project(Hierarchy):
         known = self.modules.get(path)
         if known is None:
             name = self.disk.module_name(path, self.roots)
-            known = self.modules[path] = build_module(name, file, path.name == "__init__.py")
+            with charged("indexing"):
+                known = self.modules[path] = build_module(name, file, path.name == "__init__.py")
+                count("indexing")
             known.hierarchy = self
             self._by_name.setdefault(known.name, known)
         return known
@@ -196,9 +200,10 @@ class Project(Hierarchy):
             self._parents[function] = known = {}
             pending: list[ast.AST] = [function.node]
             for node in pending:
-                below = children(node)
-                known.update(dict.fromkeys(below, node))
-                pending += below
+                if CHILD_FIELDS[type(node)]:
+                    below = children(node)
+                    known.update(dict.fromkeys(below, node))
+                    pending += below
         return known
 
     def attribute_uses(self, name: str) -> list[tuple[SourceFile, FunctionInfo | None, ast.Attribute]]:

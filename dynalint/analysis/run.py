@@ -26,6 +26,7 @@ from dynalint.analysis.region import compiled_by_calls, find_roots, mark_region,
 from dynalint.analysis.revision import revised
 from dynalint.analysis.source import Sources
 from dynalint.analysis.subscripts import index_parts
+from dynalint.profiling import charged, count
 
 T = TypeVar("T")
 
@@ -88,6 +89,11 @@ def _analyze(
     )
     interpreter = Interpreter(project, lambda name: watched(name) or (name if suggests_eager(name) else None))
     interpreter.installed = Installed(options.packages, project.disk, options.rule_options, watched)
+    with charged("interpretation"):
+        return _interpreted(project, interpreter, options)
+
+
+def _interpreted(project: Project, interpreter: Interpreter, options: AnalysisOptions) -> Analysis:
     roots = find_roots(project, interpreter, options.roots)
     interpreter.run(roots)
     run_inherited(project, interpreter, roots)
@@ -98,6 +104,7 @@ def _analyze(
     interpreter.pass_masks()
     interpreter.note_unsettled()
     interpreter.note_settled()
+    count("interpretation", len(interpreter.contexts))
     unknown = unknown_roots(interpreter, options.roots) if project.checked else []
     return _result(project, interpreter, roots, unknown)
 

@@ -13,6 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, read_notebook
+from dynalint.profiling import charged, count
 from dynalint.projects.reading import MOST_BYTES, MOST_NOTEBOOK_BYTES, read_bounded
 
 # The line endings that Python's tokenizer recognizes. `str.splitlines` recognizes more, such as form feeds and U+2028,
@@ -204,6 +205,12 @@ def parse_text(path: Path, text: str) -> SourceFile:
 
 def _parsed(file: SourceFile) -> SourceFile:
     """Add the syntax tree to a file, or the reason why there is none."""
+    with charged("parsing", file=file.path):
+        count("parsing")
+        return _with_tree(file)
+
+
+def _with_tree(file: SourceFile) -> SourceFile:
     text = file.text
     if "\0" in text:
         line, column = file.position(text.index("\0"))

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Hashable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dynalint.profiling import charged
+
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import TracebackType
 
     from dynalint.analysis.source import SourceFile
 
@@ -49,12 +51,13 @@ class AnalysisFailure:
 class Budget:
     """A file's budget for one kind of work: at most `most` steps, of which `spent` have been taken.
 
-    `known` caches results for this work (see `remembered`). `cuts` are sentences that describe where the analysis was
-    cut short.
+    `path` is None for a budget that more than one file shares. `known` caches results for this work (see `remembered`).
+    `cuts` are sentences that describe where the analysis was cut short.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, path: Path | None = None) -> None:
         self.most = most
+        self.path = path
         self.spent = 0
         self.known: dict[object, Any] = {}
         self.cuts: dict[str, None] = {}
@@ -90,14 +93,31 @@ class Budget:
         self.spent += len(nodes)
         return nodes
 
-    @contextmanager
-    def spending(self) -> Iterator[None]:
-        """Charge nodes that are walked inside the `with` block to this budget."""
-        token = _SPENT.set(self)
-        try:
-            yield
-        finally:
-            _SPENT.reset(token)
+    def spending(self) -> _Spending:
+        """Return a context manager that charges nodes that are walked inside the `with` block to this budget."""
+        return _Spending(self)
+
+
+class _Spending(charged):
+    """Charges steps to a budget, and time to its file."""
+
+    __slots__ = ("_budget", "_token")
+
+    _token: Token[Budget | None]
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(file=budget.path)
+        self._budget = budget
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._token = _SPENT.set(self._budget)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _SPENT.reset(self._token)
+        super().__exit__(kind, fault, traceback)
 
 
 class Budgets:
@@ -112,7 +132,7 @@ class Budgets:
         """Return the budget of a file."""
         known = self._known.get(file)
         if known is None:
-            known = self._known[file] = Budget(self.most)
+            known = self._known[file] = Budget(self.most, file.path)
         return known
 
     def forget(self, file: SourceFile) -> None:

@@ -36,7 +36,7 @@ _ADD_IGNORE, _SHARD = "--add-ignore", "--shard"
 
 # Options that select a different action, each with the options that cannot be combined with it.
 _EXCLUDED = {
-    "--watch": ("-",),
+    "--watch": ("-", "--profile"),
     "--show-files": ("--watch", "--statistics"),
     "--write-baseline": ("--watch", "--statistics", "--since"),
     _ADD_IGNORE: ("--watch", "--statistics", "--ignore-suppressions", "-"),
@@ -104,6 +104,13 @@ def check(**options: Any) -> int:
 
 def check_once(options: dict[str, Any]) -> int:
     """Check once with the options of `check`, and return the exit code."""
+    from dynalint.cli.profile import profiled
+
+    with profiled(options):
+        return _check_once(options)
+
+
+def _check_once(options: dict[str, Any]) -> int:
     from dynalint.adoption.changes import changes_since
     from dynalint.cli.session import CommandRun
     from dynalint.linting.positions import lines_by_place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dynalint.cli.session import CommandRun
+    from dynalint.engine import Checked
     from dynalint.findings import Finding
     from dynalint.fix import FixResult, Writer
 
@@ -65,10 +65,18 @@ def fix(**options: Any) -> int:
     must be the same, and the fixed code must compile into one graph. If a fix is only correct under a condition,
     dynalint only applies it if verification shows that the condition is met.
     """
+    from dynalint.cli.profile import profiled
+
+    with profiled(options):
+        return _fix(options)
+
+
+def _fix(options: Mapping[str, Any]) -> int:
     from dynalint import engine
     from dynalint.cli.session import CommandRun
     from dynalint.confirm.servers import keeping_a_server
     from dynalint.fix import Writer
+    from dynalint.profiling import charged
 
     asking, verify = bool(options["interactive"]), not options["no_verify"]
     writing = options["apply"] or asking
@@ -81,7 +89,11 @@ def fix(**options: Any) -> int:
     run = CommandRun(options)
     writer = Writer(lambda source: run.workspace.shown(source.path))
     keep = writer.keep if writing and run.stdin is None else None
-    fixing = partial(engine.fix, verify=verify, unlikely=options["all"], keep=keep)
+
+    def fixing(checked: Checked, **how: Any) -> tuple[FixResult, tuple[str, ...]]:
+        with charged("trying fixes", whole=True):
+            return engine.fix(checked, verify=verify, unlikely=options["all"], keep=keep, **how)
+
     with keeping_a_server(), _noting_progress(run, writer, writing=keep is not None):
         with run.activity() as progress:
             checked = engine.check(run.workspace, progress, fixable=not writing and not options["settings"])

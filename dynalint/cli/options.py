@@ -182,12 +182,18 @@ _TALK = (
     ),
 )
 
+_profile = click.option(
+    "--profile",
+    is_flag=True,
+    help="Show on standard error where the processor time goes. Add --no-cache to check anew.",
+)
+
 _paths = click.argument("paths", nargs=-1, metavar="[PATHS]...")
 
 
 def linting_options(command: Command) -> Command:
     """Add the options for commands that check files."""
-    options = (_paths, *_SELECTION, *_RUNNING, *_OUTPUT, *_KNOWN, *_FILES, *_CONFIGURATION, *_TALK)
+    options = (_paths, *_SELECTION, *_RUNNING, *_OUTPUT, *_KNOWN, *_FILES, *_CONFIGURATION, *_TALK, _profile)
     return _added(command, options)
 
 

@@ -24,6 +24,7 @@ from dynalint.config import Settings
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
 from dynalint.linting.positions import lines_by_place, placed
+from dynalint.profiling import charged, count
 from dynalint.projects.workspace import Workspace, open_workspace, text_workspace
 from dynalint.report import FOLDING, Report, Style, render, render_statistics
 from dynalint.report.reasons import reasons
@@ -43,6 +44,11 @@ class CommandRun:
             UsageError: If options cannot be combined, or a path does not exist.
             ConfigError: If the configuration is invalid.
         """
+        with charged("finding files"):
+            self._set_up(options)
+            count("finding files", len(self.workspace.files))
+
+    def _set_up(self, options: Mapping[str, Any]) -> None:
         self._options = options
         self._start = time.perf_counter()
         self._failures: list[str] = []
@@ -167,7 +173,8 @@ class CommandRun:
         """Return the result of an earlier check, if there is one and nothing has changed since then."""
         from dynalint.caching.checks import recalled
 
-        known = recalled(self.workspace)
+        with charged("reading the cache"):
+            known = recalled(self.workspace)
         if known is not None:
             self.verbose("nothing has changed, so the findings come from the cache.")
         return known
@@ -184,8 +191,9 @@ class CommandRun:
         from dynalint.caching.checks import keep
 
         if self.settings.cache_directory is not None:
-            self.catalogue.keep()
-            keep(checked)
+            with charged("writing the cache"):
+                self.catalogue.keep()
+                keep(checked)
 
     def keep_verdicts(self, checked: Checked | Recalled) -> None:
         """Store the verdicts for the editor if any code was run."""
@@ -225,6 +233,19 @@ class CommandRun:
         Raises:
             DynalintError: If the output file cannot be written.
         """
+        with charged("reporting"):
+            self._report(findings, lines, refuted=refuted, statistics=statistics, ran=ran, with_fixes=with_fixes)
+
+    def _report(
+        self,
+        findings: Sequence[Finding],
+        lines: Mapping[str, Sequence[str]],
+        *,
+        refuted: int,
+        statistics: bool,
+        ran: bool,
+        with_fixes: Callable[[Sequence[Finding]], Sequence[Finding]] | None,
+    ) -> None:
         form = self.settings.output_format
         listed = self.shown(findings) if form in FOLDING and not statistics else findings
         if with_fixes is not None:

@@ -16,6 +16,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import Budgets
 from dynalint.linting.provisos import provisos
+from dynalint.profiling import charged
 from dynalint.rulebook.releases import holds
 from dynalint.rules import Flag, Rule
 
@@ -80,7 +81,7 @@ def find(
                 continue
             event = replace(one, cause=cause(one)) if cause is not None and isinstance(one, InstalledCall) else one
             try:
-                with budgets.of(event.function.file).spending():
+                with charged(rule=rule.code), budgets.of(event.function.file).spending():
                     violations = [one for one in rule.check(event, analysis.project) if holds(one.torch, rules.release)]
                     others = (other is not None and any(rule.check(other, analysis.project)) for other in event.others)
                     always = all(others)

@@ -25,6 +25,7 @@ from dynalint.linting.costs import Costs
 from dynalint.linting.flags import Causes, RuleSet, find, qualified
 from dynalint.linting.offers import Answer, Offers
 from dynalint.linting.roots import complaints
+from dynalint.profiling import charged, count
 from dynalint.projects.environments import package_folders, release_for
 from dynalint.projects.workspace import Workspace, search_folders
 from dynalint.rulebook.catalogue import catalogue
@@ -122,7 +123,10 @@ class Linter:
         return analysis, Causes(analysis.installed, self._rules)
 
     def _judged(self, analysis: Analysis, causes: Causes) -> LintResult:
-        return with_deep_stack(lambda: _Pass(self.workspace, self._rules, analysis, causes).result())
+        with charged("rules"):
+            result = with_deep_stack(lambda: _Pass(self.workspace, self._rules, analysis, causes).result())
+            count("rules", len(result.linted))
+            return result
 
 
 class _ReadOptions(Mapping[str, object]):

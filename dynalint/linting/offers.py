@@ -12,6 +12,7 @@ from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.findings import Fix, as_sentence
 from dynalint.fix import EditError, Linted, to_edits
 from dynalint.fix.follow_ups import declined, is_part
+from dynalint.profiling import charged, count
 from dynalint.rules import Declined, Rewrite
 
 Answer = Callable[[], Rewrite | Declined | None]
@@ -50,7 +51,8 @@ class Offers:
 
         A rewrite may leave other findings. `shown` returns what `fix` makes of it.
         """
-        return with_deep_stack(lambda: tuple(self._with_fix(one) for one in linted))
+        with charged("fixes"):
+            return with_deep_stack(lambda: tuple(self._with_fix(one) for one in linted))
 
     def shown(self, linted: Iterable[Linted], follow: Follow) -> tuple[Linted, ...]:
         """Return the findings with their fixes as `fix` makes them, or with the reasons why it makes none."""
@@ -81,6 +83,7 @@ class Offers:
         key = linted.finding.sort_key
         if key not in self._made:
             self._made[key] = self._offer(linted)
+            count("fixes")
         fix, rewrite = self._made[key]
         return replace(linted, finding=replace(linted.finding, fix=fix), rewrite=rewrite)
 
@@ -105,7 +108,7 @@ class Offers:
     def _answer(self, linted: Linted) -> Rewrite | Declined | None:
         finding = linted.finding
         try:
-            with self.budgets.of(linted.file).spending():
+            with charged(rule=finding.code), self.budgets.of(linted.file).spending():
                 return self._answers[finding.sort_key]()
         except Exhausted:
             self.cut_short = True

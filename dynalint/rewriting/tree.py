@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from typing import TypeGuard
+from collections.abc import Iterator, Mapping
+from typing import TypeGuard, cast
 from weakref import WeakKeyDictionary
 
 import libcst as cst
@@ -57,7 +57,8 @@ class Tree:
         self.module = wrapper.module
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         # `resolve` would also visit the whole tree for providers that are not needed here.
-        self._places = PositionProvider()._gen(wrapper)  # noqa: SLF001
+        places = PositionProvider()._gen(wrapper)  # noqa: SLF001
+        self._places = cast("Mapping[cst.CSTNode, cst.metadata.CodeRange]", places)
         self._expressions: dict[Span, cst.BaseExpression] = {}
         self._statements: dict[Span, Statement] = {}
         self._index()

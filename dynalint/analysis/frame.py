@@ -116,7 +116,8 @@ class Context:
         own = self.params
         if not self.users and any(is_fact(name) and name not in own for name in params):
             return False
-        return not any(tensor_and_number(kind, own.get(name, NOTHING)) for name, kind in params.items())
+        pairs = ((kind, own.get(name, NOTHING)) for name, kind in params.items())
+        return not any(kind is not known and tensor_and_number(kind, known) for kind, known in pairs)
 
 
 @dataclass(eq=False, slots=True)

@@ -26,6 +26,7 @@ class Heirs:
         self._callers: dict[ClassInfo, Contexts] = {}
         self._readers: dict[ClassInfo, dict[str, Contexts]] = {}
         self._asked: dict[ClassInfo, set[str]] = {}
+        self._run: dict[tuple[ClassInfo, str], set[ClassInfo]] = {}
 
     def methods(self, frame: Frame, instance: Instance, name: str) -> Reached:
         """Return the methods that calling `name` on an instance can reach, each with its receiver."""
@@ -43,9 +44,12 @@ class Heirs:
         asked = self._asked.setdefault(cls, set())
         if name not in asked:
             asked.add(name)
+            run = self._run.setdefault((cls, name), set())
             for one in self._interpreter.project.below(cls):
-                self._interpreter.attributes.initialise(one)
-                self._interpreter.attributes.run_writers(one, name)
+                if one not in run:
+                    run.add(one)
+                    self._interpreter.attributes.initialise(one)
+                    self._interpreter.attributes.run_writers(one, name)
         self.note_reader(cls, name, frame.context)
         return self._interpreter.project.join_subclasses(cls, name)
 

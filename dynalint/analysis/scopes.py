@@ -39,11 +39,14 @@ class Scopes:
         self._globals: dict[tuple[ModuleInfo, str], Kind] = {}
         self._written: dict[ModuleInfo, frozenset[str]] = {}
         self._closures: dict[FunctionInfo, dict[Context | None, Environment]] = {}
+        self._definitions: dict[FunctionInfo, dict[Context | None, Environment]] = {}
         self._readers: dict[FunctionInfo, dict[tuple[str, Context], Kind]] = {}
 
     def capture(self, function: FunctionInfo, env: Environment, context: Context | None) -> None:
         """Store the variables that one context has in a function, or around a nested function."""
         self._closures.setdefault(function, {})[context] = env
+        if context is None or context.function is not function:
+            self._definitions.setdefault(function, {})[context] = env
         readers = self._readers.get(function, {})
         for (name, reader), seen in readers.items():
             grown = either_known(seen, self._captured(function, name) or NOTHING)
@@ -67,8 +70,7 @@ class Scopes:
 
     def _around(self, function: FunctionInfo, name: str) -> Kind | None:
         """Return a variable around the definition of a nested function, without what the function binds itself."""
-        closures = self._closures.get(function, {}).items()
-        found = [env[name] for one, env in closures if name in env and (one is None or one.function is not function)]
+        found = [env[name] for env in self._definitions.get(function, {}).values() if name in env]
         return reduce(either_known, found) if found else None
 
     def lookup(self, frame: Frame, name: str) -> Kind:

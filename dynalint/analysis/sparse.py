@@ -54,7 +54,13 @@ def made_sparse(name: str, receiver: Kind | None, result: Kind) -> Kind:
 
 def note_load(frame: Frame, node: ast.Name | ast.Attribute, kind: Kind) -> Kind:
     """Emit an event for reading a variable or attribute if Dynamo rejects it, and return its kind."""
-    refused = kind.sparse if isinstance(kind, k.Tensor) else isinstance(kind, (k.Union, k.Object)) and _is_refused(kind)
+    type_ = type(kind)  # this is called for nearly every expression, so it has to be fast
+    if type_ is k.Tensor:
+        refused = kind.sparse  # type: ignore[attr-defined]
+    elif type_ is k.Union or type_ is k.Object:
+        refused = _is_refused(kind)
+    else:
+        return kind
     if refused:
         frame.emit(Load, node, kind=kind)
     return kind

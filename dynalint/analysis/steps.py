@@ -186,24 +186,30 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
     return iter(all_nodes(node) if budget is None else budget.walk(node))
 
 
-class _ChildFields(dict[type[ast.AST], tuple[str, ...]]):
-    """The fields of each type of node that can contain other nodes, without operators and contexts."""
+class _Fields(dict[type[ast.AST], tuple[str, ...]]):
+    """The fields of each type of node, without the fields in `others`."""
+
+    def __init__(self, others: str) -> None:
+        super().__init__({ast.Constant: ()})
+        self._others = frozenset(others.split())
 
     def __missing__(self, type_: type[ast.AST]) -> tuple[str, ...]:
-        self[type_] = names = tuple(name for name in type_._fields if name not in _WITHOUT_NODES)
+        self[type_] = names = tuple(name for name in type_._fields if name not in self._others)
         return names
 
 
-# Fields that contain strings or numbers, and fields that contain operators and contexts, which a tree shares.
-_WITHOUT_NODES = frozenset("arg attr conversion ctx id is_async kind level module op ops type_comment".split())
-CHILD_FIELDS = _ChildFields({ast.Constant: ()})
+# Fields that contain strings or numbers, and contexts, which all nodes of a tree share.
+_WITHOUT_NODES = "arg attr conversion ctx id is_async kind level module type_comment"
+_WALKED = _Fields(_WITHOUT_NODES)
+CHILD_FIELDS = _Fields(f"{_WITHOUT_NODES} op ops")
+"""The fields of each type of node that can contain other nodes, without contexts and operators."""
 
 
 def all_nodes(node: ast.AST) -> list[ast.AST]:
-    """Return a node and all its descendants in the order of `ast.walk`, except for operators and contexts."""
+    """Return a node and all its descendants in the order of `ast.walk`, except for contexts such as `ast.Load`."""
     found = [node]
     for one in found:
-        for name in CHILD_FIELDS[type(one)]:
+        for name in _WALKED[type(one)]:
             value = getattr(one, name, None)
             if value is None:
                 continue

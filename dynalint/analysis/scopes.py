@@ -76,6 +76,8 @@ class Scopes:
     def lookup(self, frame: Frame, name: str) -> Kind:
         """Return the kind of a name from an enclosing function, the module, or the builtins."""
         function = frame.function
+        if frame.context is not None and function is not None and function not in self._definitions:
+            function = function.enclosing
         while function is not None:
             kind = self._read(frame, function, name)
             if kind is not None:

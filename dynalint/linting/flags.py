@@ -76,13 +76,16 @@ def find(
     """
     budgets = Budgets(steps.MOST_STEPS)  # Even where the analysis used up its budget, rules still run.
     for one in analysis.events:
+        budget = budgets.of(one.function.file)
         for rule in rules.interested(one):
             if not wanted(rule, one.function.file):
                 continue
             event = replace(one, cause=cause(one)) if cause is not None and isinstance(one, InstalledCall) else one
             try:
-                with charged(rule=rule.code), budgets.of(event.function.file).spending():
+                with charged(rule=rule.code), budget.spending():
                     violations = [one for one in rule.check(event, analysis.project) if holds(one.torch, rules.release)]
+                    if not violations:
+                        continue
                     others = (other is not None and any(rule.check(other, analysis.project)) for other in event.others)
                     always = all(others)
             except Exception as fault:  # noqa: BLE001 - any failure only costs this rule's answer

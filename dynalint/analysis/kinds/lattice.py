@@ -82,6 +82,8 @@ def _is_callable(kind: Kind) -> bool:
 
 def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
     """Return the join of all given kinds, or `NOTHING` if there are none."""
+    if len(kinds) == 1:
+        return kinds[0]
     if len(kinds) > _MANY and not any(isinstance(kind, Unknown) for kind in kinds):
         members = _joined([], [one for kind in kinds if kind is not NOTHING for one in kind.members])
         return _union(members) if members else NOTHING

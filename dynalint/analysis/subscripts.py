@@ -34,9 +34,10 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
         base = k.TENSOR
     if isinstance(index, k.Unknown) and (isinstance(node.slice, ast.Compare) or index.compared):
         # `x[labels >= 0]` selects with a mask, because a comparison of two numbers is not used as a position.
-        of_itself = isinstance(base, k.Unknown) and base.parameter == index.parameter is not None
-        if isinstance(base, k.Tensor) or of_itself:
+        of_parameters = isinstance(base, k.Unknown) and None not in (base.parameter, index.parameter)
+        if isinstance(base, k.Tensor) or of_parameters:
             frame.note_tensor(node.slice, index)
+            frame.note_tensor(node.value, base)
             base, index = base if isinstance(base, k.Tensor) else k.TENSOR, k.BOOL_TENSOR
     return base, index
 

@@ -546,6 +546,63 @@ def test_what_is_unpacked_weighted_or_stated_tells_the_shape(
     assert [tuple(one.shape) for one in args] == shapes
 
 
+class Tagging(nn.Module):
+    def forward(self, logits, labels, attention_mask):
+        active = attention_mask.view(-1) == 1
+        scores = logits.view(-1, logits.shape[-1])[active]
+        return F.cross_entropy(scores, labels.view(-1)[active])
+
+
+class Known(nn.Module):
+    def forward(self, logits, labels):
+        known = labels != -1
+        return F.cross_entropy(logits[known], labels[known])
+
+
+class Points(nn.Module):
+    def forward(self, points, target, tokens):
+        known = tokens.ne(0)
+        return F.smooth_l1_loss(points[known].view(-1, 3), target[known].view(-1, 3).float())
+
+
+class Boxes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x, truth, labels):
+        boxes, truth = self.head(x)[labels > 0], truth[labels > 0]
+        return (boxes[:, 2:] - boxes[:, :2] - truth[:, 2:] + truth[:, :2]).abs().sum()
+
+
+class Corners(nn.Module):
+    def forward(self, boxes, truth):
+        return (boxes[..., 2:] - boxes[..., :2]).prod(-1) + truth[..., 0]
+
+
+class Positive(nn.Module):
+    def forward(self, scores, labels):
+        return scores[torch.nonzero(labels > 0).squeeze(1)].sum()
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (Tagging, "logits=float[5, 7, 16], labels=int[5, 7], attention_mask=bool[5, 7]"),
+        (Known, "logits=float[5, 7, 16], labels=int[5, 7]"),
+        (Points, "points=float[5, 7, 3], target=int[5, 7, 3], tokens=int[5, 7]"),
+        (Boxes, "x=float[5, 8], truth=float[5, 4], labels=int[5]"),
+        (Positive, "scores=float[5, 16], labels=int[5]"),
+    ],
+)
+def test_selected_rows_tell_what_has_how_many_dimensions(cls: type[nn.Module], text: str) -> None:
+    assert find_call(cls(), "cpu", 10.0).text == text
+
+
+def test_two_halves_get_the_same_size() -> None:
+    assert find_call(Corners(), "cpu", 10.0).text.startswith("boxes=float[5, 4]")
+
+
 class Captioned(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -77,3 +77,44 @@ def test_a_name_does_not_hide_that_other_callers_pass_positions() -> None:
         return take(x, torch.tensor([0, 1]))
     """
     assert not dynalint.check_source("m.py", textwrap.dedent(code))
+
+
+LOSS = """import torch
+import torch.nn.functional as F
+
+
+def iou(a, b, reduction="none"):
+    loss = (a[:, 0] - b[:, 0]).abs()
+    return loss.sum() if reduction == "sum" else loss
+
+
+def scaled(a, b, reduction="none"):
+    a.mul_(2)
+    return (a - b).sum() if reduction == "sum" else a - b
+
+
+@torch.compile
+def f(x: torch.Tensor, v: torch.Tensor, n: torch.Tensor):
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "m = n > 0\nreturn scaled(x[m], v[m], reduction='sum')",  # changes what it gets
+        "m = n > 0\nreturn iou(x[m], v[m])",  # the losses of the rows are returned
+        "m = n > 0\nreturn iou(x[m], v, reduction='sum')",
+        "m = n > 0\ny = x[m].view(-1, 4)\nreturn y.sum() / len(y)",  # counts other rows
+        "m = n > 0\nreturn x[m].view(2, -1).mean()",
+        "m = n > 0\na, b = x[m], v\nreturn a.sum() + a.max()",
+        "m = n > 0\nreturn F.binary_cross_entropy(x[m], v[m], weight=x[m])",
+    ],
+)
+def test_selected_elements_that_are_not_only_reduced(body: str) -> None:
+    assert "torch.where" not in fixed(body, head=LOSS)
+
+
+def test_a_name_of_a_tuple_that_keeps_its_value() -> None:
+    text = fixed("m = x > 0\na, b = x[m], v[m]\nx = v\nreturn a.sum() + b.mean() + x.sum()", head=LOSS)
+    assert "a, b = x, v" in text
+    assert "torch.where(m, a, 0).sum()" in text

@@ -15,7 +15,7 @@ from dynalint_rules._shared.mask.extremes import rewrite_extreme
 from dynalint_rules._shared.mask.joined_stores import stored, stored_next
 from dynalint_rules._shared.mask.masked_stores import put_back
 from dynalint_rules._shared.mask.one_hot import taken_along
-from dynalint_rules._shared.mask.selected_chains import reduced_at_last
+from dynalint_rules._shared.mask.selected_totals import reduced_at_last
 from dynalint_rules._shared.mask.stores_of_results import results_stored
 from dynalint_rules._shared.number.numbers import flow_of
 

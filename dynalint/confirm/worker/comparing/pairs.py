@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from ..dynamo.runs import Call, Maker, force_eager, fresh_callable
+from ..inputs.targets import BuiltTarget
 from ..source.versions import Version
 from .differences import Equality, difference
 from .observing import OWN_TO_MODULES, PLAIN, Observation, attempt, globals_of, modules_of, observe, parameters_of
@@ -27,6 +28,7 @@ class ComparedVersion:
 
     `again` imports the version again, so that its modules keep nothing from earlier calls. `begin` is called with each
     trial before it runs. `differentiated` is False if the version raises only for inputs that require gradients.
+    `found` is how the target was built and called.
     """
 
     version: Version
@@ -35,6 +37,7 @@ class ComparedVersion:
     again: Callable[[], ComparedVersion]
     begin: Callable[[Trial], None] = lambda _: None
     differentiated: bool = True
+    found: BuiltTarget | None = None
 
 
 @dataclass(frozen=True)

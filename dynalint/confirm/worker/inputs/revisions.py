@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from .guessed_values import BATCH, LENGTH
+from .guessed_values import BATCH, LENGTH, WIDTH
 from .tensor_shapes import Specs, TensorSpec, of_rank, wanted_by
 from .watching import Operand
 
@@ -51,8 +51,11 @@ def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     blamed = {name for operand in trouble.operands for name in operand.sources}
     # An argument that the failed operation does not depend on is rarely the cause.
     found.sort(key=lambda one: any(value != specs.get(name) for name, value in one.items() if name not in blamed))
-    alike = _like_operands(specs, trouble.operands)
-    yield from itertools.chain(alike, found) if _MISMATCH.search(trouble.message) else itertools.chain(found, alike)
+    alike = itertools.chain(_rows_of_mask(specs, trouble), _like_operands(specs, trouble.operands))
+    first = [*_with_classes(specs, trouble), *_in_columns(specs, trouble), *_in_halves(specs, trouble)]
+    first += _of_rows(specs, trouble)
+    mismatch = _MISMATCH.search(trouble.message) is not None
+    yield from itertools.chain(first, alike, found) if mismatch else itertools.chain(first, found, alike)
 
 
 def _like_operands(specs: Specs, operands: Sequence[Operand]) -> Iterator[Specs]:
@@ -62,6 +65,11 @@ def _like_operands(specs: Specs, operands: Sequence[Operand]) -> Iterator[Specs]
         for name in one.sources if len(one.sources) == 1 else ():
             for shape in _reshaped(tensors[name].shape, one.shape, other.shape) if name in tensors else ():
                 yield {**specs, name: replace(tensors[name], shape=shape)}
+        # If the same mask selected from both, each was computed from one other argument.
+        alone, model = one.sources - other.sources, other.sources - one.sources
+        if len(alone) == len(model) == 1 and one.sources & other.sources and alone | model <= tensors.keys():
+            (name,), (like,) = alone, model
+            yield {**specs, name: replace(tensors[name], shape=tensors[like].shape)}
 
 
 def _of_stated_rank(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
@@ -97,6 +105,63 @@ def _for_weights(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     scores = trouble.operands[0].shape if trouble.operands else ()
     if weights and scores:
         yield from _swap_size(specs, scores[min(1, len(scores) - 1)], weights[0])
+
+
+def _with_classes(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs in which a loss gets scores for classes, because its labels are integers in the same shape."""
+    if _SCORES in trouble.message and trouble.operands:
+        for name, spec in _floats_of(specs, trouble.operands[0]).items():
+            at = 1 if spec.shape == trouble.operands[0].shape else len(spec.shape)
+            yield {**specs, name: replace(spec, shape=(*spec.shape[:at], WIDTH, *spec.shape[at:]))}
+
+
+def _in_columns(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs with as many columns as the code makes of a tensor, as in `boxes[mask].view(-1, 4)`."""
+    match = _COLUMNS.search(trouble.message)
+    if match is not None and trouble.operands:
+        selected = len(trouble.operands[0].shape) == 1
+        for name, spec in _floats_of(specs, trouble.operands[0]).items():
+            whole = spec.shape if selected else spec.shape[:-1]
+            yield {**specs, name: replace(spec, shape=(*whole, int(match[1])))}
+
+
+def _in_halves(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs with two halves of equal size, because the code combines them, as in `box[:, 2:] - box[:, :2]`."""
+    match = _SIZES_OF_TWO.search(trouble.message)
+    one, other = (int(match[1]), int(match[2])) if match is not None else (0, 0)
+    alike = {
+        n: spec for n, spec in _tensors(specs).items() if spec.kind == "float" and spec.shape[-1:] == (one + other,)
+    }
+    if any(not alike.keys().isdisjoint(operand.sources) for operand in trouble.operands):
+        half = min(one, other)
+        yield {**specs, **{n: replace(spec, shape=(*spec.shape[:-1], 2 * half)) for n, spec in alike.items()}}
+
+
+def _of_rows(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs in which a mask selects rows, because the code reads columns of what it selects."""
+    if _NO_COLUMNS in trouble.message and trouble.operands and len(trouble.operands[0].sources) > 1:
+        for name, spec in _tensors(specs).items():
+            if name in trouble.operands[0].sources and spec.kind != "float" and len(spec.shape) > 1:
+                yield {**specs, name: replace(spec, shape=spec.shape[:-1])}
+
+
+def _floats_of(specs: Specs, operand: Operand) -> dict[str, TensorSpec]:
+    """Return the float tensors that an operand was computed from: its values, and not what selected them."""
+    return {
+        n: spec for n, spec in _tensors(specs).items() if n in operand.sources and spec.kind == "float" and spec.shape
+    }
+
+
+def _rows_of_mask(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs in which a flattened mask selects rows, as in `scores.view(-1, n)[mask.view(-1)]`."""
+    if _OTHER_MASK not in trouble.message or len(trouble.operands) != 2:
+        return
+    (base, mask), tensors = trouble.operands, _tensors(specs)
+    for name, other in itertools.product(base.sources, mask.sources):
+        if name in tensors and other in tensors and len(mask.shape) == 1:
+            of_mask, shape = tensors[other].shape, tensors[name].shape
+            if math.prod(of_mask) == mask.shape[0] and len(of_mask) > 1 and len(base.shape) == 2 and shape:
+                yield {**specs, name: replace(tensors[name], shape=(*of_mask, shape[-1]))}
 
 
 def _reshaped(shape: Shape, given: Shape, wanted: Shape) -> Iterator[Shape]:
@@ -292,6 +357,11 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
 )
 _RANKS = re.compile(r"\b([1-5])-?[dD](?:imensional)?\b")
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
+_SCORES = "floating point type for target with class probabilities"
+_COLUMNS = re.compile(r"shape '\[-1, (\d+)\]' is invalid")
+_SIZES_OF_TWO = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
+_NO_COLUMNS = "too many indices for tensor of dimension 1"
+_OTHER_MASK = "The shape of the mask"
 _CLASS_WEIGHTS = "weight tensor should be defined either for all"
 # Errors about operands whose shapes do not fit together.
 _MISMATCH = re.compile(r"must match|[Ss]izes? (do|does) not match|broadcast|same (number of|shape|size)|expand")

@@ -8,12 +8,13 @@ import time
 import types
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from ..dynamo import runs
 from ..dynamo.records import RunFailure
@@ -26,6 +27,8 @@ from .constructors import constructions
 from .guessed_values import NoGuessError
 from .search import FINAL, NoInputsError, find_call
 
+# Values that do not belong to a version of the code, so that another version can be called with them.
+_SHARED = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _NO_GUESSES = "none of the code that `confirm-from` allows calls it, and inputs must not be guessed"
 
 Makers = Generator[tuple[Maker, str], BaseException | None, None]
@@ -45,7 +48,8 @@ class BuiltTarget:
     """A callable to run: its maker, a call that is expected to work, and a description of both.
 
     `guessed` means that the call was neither declared nor made by a program. If `varied` is false, a program makes the
-    calls with other batch sizes and options itself.
+    calls with other batch sizes and options itself. `failures` are the exceptions after which the next way to build the
+    target was tried.
     """
 
     make: Maker
@@ -53,13 +57,15 @@ class BuiltTarget:
     text: str
     guessed: bool = False
     varied: bool = True
+    failures: tuple[BaseException | None, ...] = ()
 
 
-def subject_of(request: Mapping[str, Any], reply: Reply) -> BuiltTarget:
+def subject_of(request: Mapping[str, Any], reply: Reply, like: BuiltTarget | None = None) -> BuiltTarget:
     """Import a request's target, build it and find a call that works. Raises ProblemError.
 
     The first call in `request["calls"]`, `{"recipe", "text"}`, that works is used. If none of them works, inputs are
-    guessed if `request["guesses"]` allows it.
+    guessed if `request["guesses"]` allows it. If they were guessed before, for the same target in another version of
+    its file, `like` is what was found then, and only the target is built.
     """
     target, device = request["target"], request["device"]
     reply.stage(f"importing {request['name']}")
@@ -78,20 +84,33 @@ def subject_of(request: Mapping[str, Any], reply: Reply) -> BuiltTarget:
     problem: ProblemError | None = None
     makers = _makers(found, target, device)
     made = _guarded("build", lambda: next(makers))
+    if like is not None and like.guessed and all(isinstance(one, _SHARED) for one in pytree.tree_leaves(like.call)):
+        return _built_like(like, makers, made)
+    failures: list[BaseException | None] = []
     while made is not None and time.process_time() - started < request["seconds"] / 3:
         make, text = made
         try:
-            return _tried(make, text, request, reply)
+            return replace(_tried(make, text, request, reply), failures=tuple(failures))
         except ProblemError as met:
             # Keep the first problem from the furthest phase, which is the most informative.
             problem = met if problem is None or (problem.phase, met.phase) == ("build", "inputs") else problem
             if isinstance(met.__cause__, FINAL):
                 break
-            made = _guarded(
-                "build", partial(_next, makers, met.__cause__ if met.phase in ("build", "inputs") else None)
-            )
+            failures.append(met.__cause__ if met.phase in ("build", "inputs") else None)
+            made = _guarded("build", partial(_next, makers, failures[-1]))
     assert problem is not None
     raise problem
+
+
+def _built_like(like: BuiltTarget, makers: Makers, made: tuple[Maker, str] | None) -> BuiltTarget:
+    """Build a target in the way that was found for another version of it. Raises ProblemError."""
+    for failed in like.failures:
+        made = _guarded("build", partial(_next, makers, failed)) if made is not None else None
+    if made is None:
+        raise ProblemError("build", RunFailure("NoInputs", "its constructor takes other arguments", 0))
+    make = made[0]
+    _guarded("build", lambda: runs.fresh_callable(make))
+    return replace(like, make=make)
 
 
 def _next(makers: Makers, error: BaseException | None) -> tuple[Maker, str] | None:

@@ -61,7 +61,7 @@ from ..comparing.trials import BASE, Trial
 from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
 from ..dynamo.runs import Call
-from ..inputs.targets import ProblemError, recorded_subject, subject_of
+from ..inputs.targets import BuiltTarget, ProblemError, recorded_subject, subject_of
 from ..inputs.variants import options
 from ..process.wire import Reply, Silent
 from ..source.versions import Version
@@ -111,7 +111,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("compiled", {"problem": "none of the changed code ran"})
         return
     reply.stage(f"running {name} under torch.compile after the fix")
-    before = partial(_subject, asked, request["overrides"])
+    before = partial(_subject, asked, request["overrides"], like=original.found)
     reply.part("compiled", compiled_after(rewritten, before, found, request["changed"]))
     # This comes last, because code that runs with an impossible test result may never end.
     reply.stage(f"running {name} with the tests near the fix inverted")
@@ -173,7 +173,9 @@ def _versions(
 ) -> tuple[ComparedVersion, ComparedVersion]:
     """Prepare both versions, in these imports if they are given. Raises _VersionProblemError."""
     original = _guarded("original", lambda: _subject(request, request["marked"], reply, one))
-    rewritten = _guarded("rewritten", lambda: alike(_subject(request, request["rewritten"], None, other), original))
+    rewritten = _guarded(
+        "rewritten", lambda: alike(_subject(request, request["rewritten"], None, other, original.found), original)
+    )
     original = replace(original, begin=partial(_begin, reply))
     return original, replace(rewritten, begin=lambda _: reply.part("trying", None))
 
@@ -236,19 +238,23 @@ def _guarded(version: str, make: Callable[[], ComparedVersion]) -> ComparedVersi
 
 
 def _subject(
-    request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply | None = None, version: Version | None = None
+    request: Mapping[str, Any],
+    texts: Mapping[str, str],
+    reply: Reply | None = None,
+    version: Version | None = None,
+    like: BuiltTarget | None = None,
 ) -> ComparedVersion:
-    """Import a version, unless it is given, and prepare its target for calls."""
+    """Import a version, unless it is given, and prepare its target for calls, as it was found in another version."""
     version = version or Version(request["search"], request["roots"], texts)
     with version.active():
         if request["call"] is not None:
             found = recorded_subject(request["call"], request)
         else:
-            found = subject_of(request, reply if reply is not None else Silent())
+            found = subject_of(request, reply if reply is not None else Silent(), like)
     if reply is not None:
         reply.part("text", found.text)
-    again, differentiated = partial(_subject, request, texts), bool(request.get("differentiated", True))
-    return ComparedVersion(version, found.make, found.call, again, differentiated=differentiated)
+    again, differentiated = partial(_subject, request, texts, like=found), bool(request.get("differentiated", True))
+    return ComparedVersion(version, found.make, found.call, again, differentiated=differentiated, found=found)
 
 
 def _turned_over(
@@ -263,7 +269,7 @@ def _turned_over(
     if not tests:
         return None
     try:
-        rewritten = alike(_subject(request, request["turned"]["rewritten"]), original)
+        rewritten = alike(_subject(request, request["turned"]["rewritten"], like=original.found), original)
     except ProblemError:
         return None
     return difference_when_turned(original, rewritten, equality, search, found.telling, tests)

@@ -1,70 +1,39 @@
-"""Elements or rows that are selected by a mask, processed independently, and then reduced to a loss.
-
-scores = self.head(h[known])                scores = self.head(h)
-return F.mse_loss(scores, y[known])         loss = F.mse_loss(scores, y, reduction="none").mean(-1)
-                                            return torch.where(known, loss, 0).sum() / known.sum()
-"""
+"""Follow elements or rows that a mask selects, while each is processed by itself, up to where they are reduced."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_function
+from dynalint.rulekit import Refusal, k, walk, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.names import end_of, has_one_value, loads, only_value, parameters, stores
+from dynalint_rules._code.names import loads, parameters, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import Selection, is_selected, selection_of
 from dynalint_rules._code.sharing import may_change_in_place
-from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
 from dynalint_rules._shared.mask.trailing_dimensions import is_certain, row_size, trailing
-from dynalint_rules._shared.number.numbers import flow_of
 
-if TYPE_CHECKING:
-    import libcst as cst
-
-OTHER_ORDER = "the sum is computed in a different order, so it is equal up to rounding"
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 ELEMENTWISE = frozenset(
     "abs square pow neg log log1p log2 log10 exp expm1 sqrt rsqrt sin cos tan tanh sigmoid relu reciprocal "
-    "clamp clip float double add sub mul div gelu silu softplus detach".split()
+    "clamp clamp_min clamp_max clip float double add sub mul div gelu silu softplus logsigmoid detach contiguous "
+    "eq ne gt ge lt le".split()
 )
+# Methods that only order the elements in other dimensions. A sum or mean of all elements does not depend on these.
+_ORDERING = frozenset("view reshape flatten ravel squeeze".split())
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete, *_APART)
-# Values that these masks exclude are usually NaN or infinite, and so are their gradients.
-_NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
-
-
-def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
-    """Return the rewrite of all selections with a mask in a function's body, or None if the mask has other uses."""
-    chain = _Chain(scope, read)
-    if not chain.is_stable() or not chain.follow():
-        return None
-    chain = _Chain(scope, read, rows=chain.rows)
-    chain.follow()
-    chain.write()
-    title = "Compute with all elements, and reduce with zeros where the mask is false"
-    flows = [flow_of(scope, count, "int", wide=True) for count in chain.counts]
-    edits = rw.written(scope.file, *chain.edits, *(edit for flow in flows for edit in flow.edits))
-    shape = f"{scope.quote(read.mask)} covers the first dimensions of the tensor that it selects from"
-    clauses = dict.fromkeys([shape, OTHER_ORDER, FINITE, *(clause for flow in flows for clause in flow.clauses)])
-    safety: Safety = "unsafe" if any(flow.changes for flow in flows) else "conditional"
-    imports = dict.fromkeys([*scope.imports, *(one for flow in flows for one in flow.imports)])
-    leaves = dict.fromkeys(code for flow in flows for code in flow.leaves)
-    ranks = not chain.is_certain()
-    return Rewrite(title, safety, edits, tuple(clauses), tuple(imports), tuple(leaves), ranks=ranks)
 
 
 @dataclass
-class _Reduction:
+class Reduction:
     """A call that reduces the selected values to one number. They have `own` dimensions per element of the mask."""
 
     values: ast.expr
@@ -73,13 +42,14 @@ class _Reduction:
 
 
 @dataclass
-class _Chain:
+class Chain:
     """The replacement for all selections with a mask.
 
     `rows` is true if rows are selected. `names` maps the names of selected elements to their number of dimensions per
     mask element. `known` contains all of these names, including names that get another value later. `joined` are
     selections that are combined with others elementwise, `kept` are the values of the names, and `counts` are
-    expressions that only count the selected elements.
+    expressions that only count the selected elements. `flattened` maps calls such as `.view(-1)` to their receivers,
+    which take their places.
     """
 
     scope: Scope
@@ -87,13 +57,13 @@ class _Chain:
     rows: bool = False
     names: dict[str, int] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
-    edits: list[rw.Change] = field(default_factory=list)
     selections: list[tuple[Selection, int]] = field(default_factory=list)
-    reduced: dict[ast.Call, _Reduction] = field(default_factory=dict)
+    reduced: dict[ast.Call, Reduction] = field(default_factory=dict)
     losses: dict[ast.Call, tuple[Loss, dict[ast.expr, int]]] = field(default_factory=dict)
     joined: set[ast.expr] = field(default_factory=set)
     kept: list[ast.expr] = field(default_factory=list)
     counts: list[ast.expr] = field(default_factory=list)
+    flattened: dict[ast.Call, ast.expr] = field(default_factory=dict)
     risky: bool = False
 
     def is_stable(self) -> bool:
@@ -114,7 +84,7 @@ class _Chain:
 
     def is_certain(self) -> bool:
         """Return whether the code shows the number of dimensions per mask element, if it matters."""
-        labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.function == "cross_entropy"]
+        labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.takes_labels]
         scored = bool(labels) and len(labels) == len(self.losses) and not self.reduced
         own = [one for one, size in self.selections if not scored or size == 0]
         shown = {
@@ -128,11 +98,14 @@ class _Chain:
         for statement in self._statements():
             selections = [one for one in self._selections(statement) if _is_same(one, self.read)]
             uses = [one for one in walk(statement) if isinstance(one, ast.Name) and one.id in self.names]
-            if (selections or uses) and not self._reads(statement, selections):
+            held = self._reads(statement, selections) if selections or uses else {}
+            if held is None:
                 return False
-            if isinstance(statement, ast.Assign) and not (self.kept and self.kept[-1] is statement.value):
+            if isinstance(statement, ast.Assign):
                 for target in statement.targets:
-                    self.names.pop(getattr(target, "id", ""), None)
+                    for one in walk(target):
+                        self.names.pop(getattr(one, "id", ""), None)
+            self.names |= held
         computed = [*self.kept, *self.losses, *(one.values for one in self.reduced.values())]
         try:
             self.risky = any([bool(guarded_operands(scope, value)) for value in computed])  # noqa: C419 - all may raise
@@ -162,37 +135,67 @@ class _Chain:
         read = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
         return selection_of(node) if isinstance(node, ast.Subscript | ast.Call) and (called or read) else None
 
-    def _reads(self, statement: ast.stmt | ast.expr, selections: list[Selection]) -> bool:
-        """Process a statement, and return whether it only computes elementwise or reduces."""
+    def _reads(self, statement: ast.stmt | ast.expr, selections: list[Selection]) -> dict[str, int] | None:
+        """Process a statement that computes elementwise or reduces, and return what names it gives to elements.
+
+        The result is None for any other statement.
+        """
         if isinstance(statement, _APART):
-            return False
+            return None
         nodes: dict[ast.expr, int] = {}
         for one in selections:
             if self.scope.tensor(one.source) is None and not isinstance(self.scope.kind(one.source), k.Unknown):
-                return False
+                return None
             if not self._keeps(one.source) or is_selected(self.scope, one.source):
-                return False
-            apart = isinstance(one.node, ast.Call)  # `masked_select` broadcasts the mask
-            own = 0 if apart else trailing(self.scope, one.source, one.mask)
-            nodes[one.node] = own if own or not self.rows or apart else self._size_met(one.node)
+                return None
+            nodes[one.node] = self._own(one)
             self.selections.append((one, nodes[one.node]))
         nodes |= {
             one: self.names[one.id] for one in walk(statement) if isinstance(one, ast.Name) and self._is_read(one)
         }
-        kept = [self._climb(node, statement, own) for node, own in nodes.items()]
-        if None in kept:
-            return False
-        values = [one for one in kept if one is not None and one >= 0]
-        if values:
-            if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or len(values) < len(kept):
-                return False
-            target = statement.targets[0]
-            if not isinstance(target, ast.Name) or not self._is_new(target):
-                return False
-            self.names[target.id] = max(values)
+        held: dict[str, int] = {}
+        for node, own in nodes.items():
+            kept = self._climb(node, statement, own)
+            if kept is None:
+                return None
+            if kept < 0:
+                continue
+            value = self._value_around(node, statement)
+            target = _target_of(statement, value)
+            if target is None or not self._is_new(target):
+                return None
+            held[target.id] = max(held.get(target.id, 0), kept)
             self.known.add(target.id)
-            self.kept.append(statement.value)
-        return True
+            self.kept.append(value)
+        return held
+
+    def _own(self, one: Selection) -> int:
+        """Return how many dimensions each selected element has, as far as the code shows."""
+        if isinstance(one.node, ast.Call):
+            return 0  # `masked_select` broadcasts the mask
+        own = trailing(self.scope, one.source, one.mask)
+        if own:
+            return own
+        call = self._call_of_method(one.node)
+        if call is not None and call.func.attr in ("view", "reshape") and len(call.args) > 1:  # type: ignore[attr-defined]
+            return len(call.args) - 1
+        return self._size_met(one.node) if self.rows else 0
+
+    def _value_around(self, node: ast.expr, statement: ast.stmt | ast.expr) -> ast.expr:
+        """Return what a statement assigns that contains `node`: its value, or an item of its tuple."""
+        parents, value = self.scope.parents, node
+        while parents[value] is not statement and not self._is_item(value, statement):
+            value = parents[value]
+        return value
+
+    def _is_item(self, node: ast.expr, statement: ast.stmt | ast.expr) -> bool:
+        parent = self.scope.parents[node]
+        return isinstance(parent, ast.Tuple) and isinstance(statement, ast.Assign) and statement.value is parent
+
+    def statement_of(self, node: ast.expr) -> ast.AST:
+        """Return what directly contains an expression, or the statement for the item of a tuple that it assigns."""
+        parent = self.scope.parents[node]
+        return self.scope.parents[parent] if isinstance(parent, ast.Tuple) else parent
 
     def _size_met(self, node: ast.expr) -> int:
         """Return the number of dimensions per item for a layer to which selected elements are passed directly."""
@@ -211,9 +214,9 @@ class _Chain:
         """Return whether the order of statements shows where a name has this value."""
         function = self.scope.function
         stored = list(stores(self.scope, target.id))
-        top = [one.targets for one in function.statements if isinstance(one, ast.Assign)]
+        top = {id(name) for one in function.statements if isinstance(one, ast.Assign) for name in walk(one.targets[0])}
         alone = stored == [target] and target.id not in parameters(self.scope)
-        return target.id in function.locals and (alone or all([one] in top for one in stored))
+        return target.id in function.locals and (alone or all(id(one) in top for one in stored))
 
     def _climb(self, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Return the number of dimensions per mask element if a statement only uses an operand elementwise.
@@ -225,8 +228,10 @@ class _Chain:
         if count is not None and not (count.elements and own):
             self.counts.append(count.node)
             return -1
-        if parent is statement:
+        if parent is statement or self._is_item(node, statement):
             return own if isinstance(statement, ast.Assign) else None
+        if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
+            return self._climb(parent, statement, own)
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, _OPERATORS):
             other = parent.right if node is parent.left else parent.left
             return self._climb(parent, statement, own) if self._goes_along(other, own) else None
@@ -236,10 +241,13 @@ class _Chain:
             return self._climb(parent, statement, own) if along else None
         if isinstance(parent, ast.Call):
             return self._argument(parent, node, statement, own)
-        call = scope.parents.get(parent)
-        if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
-            return self._method(call, parent, statement, own)
-        return None
+        call = self._call_of_method(node)
+        return self._method(call, node, statement, own) if call is not None else None
+
+    def _call_of_method(self, receiver: ast.expr) -> ast.Call | None:
+        parent = self.scope.parents[receiver]
+        call = self.scope.parents.get(parent) if isinstance(parent, ast.Attribute) else None
+        return call if isinstance(call, ast.Call) and call.func is parent else None
 
     def _argument(self, call: ast.Call, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Do the same as `_climb` for an argument of a function or layer."""
@@ -249,6 +257,10 @@ class _Chain:
             self.rows = True
             return self._climb(call, statement, max(own, size))
         loss = loss_of(self.scope, call)
+        if loss is not None and node in loss.operands and loss.reduction == "none":
+            self.joined |= {*loss.operands}
+            along = all(self._goes_along(one, own) for one in loss.operands if one is not node)
+            return self._climb(call, statement, own) if along else None
         if loss is not None and node in loss.operands:
             self.losses.setdefault(call, (loss, {}))[1][node] = own
             self.joined.add(node)
@@ -263,12 +275,29 @@ class _Chain:
         given = [*(one for one in call.args if one is not node), *(one.value for one in call.keywords)]
         return all(self._goes_along(one, own) for one in given)
 
-    def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt | ast.expr, own: int) -> int | None:
+    def _method(self, call: ast.Call, receiver: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Do the same as `_climb` for the receiver of a method."""
-        if method.attr in ("sum", "mean") and not call.args and not call.keywords:
-            return self._reduce(call, method.value, method.attr, own)
-        elementwise = method.attr in ELEMENTWISE and self._all_along(call, None, own)
+        name = call.func.attr  # type: ignore[attr-defined]
+        if name in ("sum", "mean") and not call.args and not call.keywords:
+            return self._reduce(call, receiver, name, own)
+        if name in _ORDERING and not call.keywords:
+            return self._ordered(call, receiver, statement, own)
+        if name == "to" and all(is_pure(self.scope, one) for one in call.args) and not call.keywords:
+            return self._climb(call, statement, own)
+        elementwise = name in ELEMENTWISE and self._all_along(call, None, own)
         return self._climb(call, statement, own) if elementwise else None
+
+    def _ordered(self, call: ast.Call, receiver: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
+        """Do the same as `_climb` for a method that orders the elements in other dimensions."""
+        last = call.func.attr == "squeeze" and [ast.unparse(one) for one in call.args] == ["-1"]  # type: ignore[attr-defined]
+        if last:
+            return self._climb(call, statement, max(own - 1, 0))
+        if call.args and ast.unparse(call.args[0]) != "-1":
+            return None
+        self.flattened[call] = receiver
+        found = self._climb(call, statement, own)
+        apart = len(call.args) > 1 and count_of(self.scope, call) is not None  # the rows are counted
+        return None if apart or (own and found is not None and found >= 0) else found
 
     def _goes_along(self, node: ast.expr, own: int) -> bool:
         """Return whether an operand consists only of selected elements and numbers, or belongs to the module."""
@@ -279,6 +308,8 @@ class _Chain:
             receiver = [node.func.value] if owner == "Tensor" and isinstance(node.func, ast.Attribute) else []
             if name in ELEMENTWISE and owner in ("Tensor", "torch"):
                 return all(self._goes_along(one, own) for one in (*receiver, *node.args))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self._goes_along(node.operand, own)
         tensor = self.scope.tensor(node)
         selection = self._selection(node)
         if selection is not None and _is_same(selection, self.read):
@@ -289,87 +320,21 @@ class _Chain:
         return tensor is not None and (tensor.rank == 0 or (own > 0 and tensor.origin is not None))
 
     def _reduce(self, call: ast.Call, values: ast.expr, name: str, own: int) -> int:
-        found = self.reduced.setdefault(call, _Reduction(values, name, own))
+        found = self.reduced.setdefault(call, Reduction(values, name, own))
         found.own = max(found.own, own)
         return -1
 
-    @property
-    def _mask(self) -> cst.BaseExpression:
-        return rw.kept(self.scope.file, self.read.mask)
 
-    def _mask_over(self, own: int) -> cst.BaseExpression:
-        """Return the mask with a dimension added for each dimension per element."""
-        if not own:
-            return self._mask
-        written = self.scope.text(self.read.mask)
-        named = isinstance(self.read.mask, ast.Name | ast.Attribute)
-        return rw.expression(f"{written if named else f'({written})'}[..., {', '.join(['None'] * own)}]")
-
-    def write(self) -> None:
-        """Write the replacements for the selections and their reductions."""
-        scope, mask = self.scope, self.read.mask
-        value = only_value(scope, mask.id, mask) if isinstance(mask, ast.Name) else mask
-        asked = {one.attr for one in walk(value) if isinstance(one, ast.Attribute)} if value is not None else set()
-        risky = self.risky or not asked.isdisjoint(_NO_NUMBERS)
-        for one, own in self.selections:
-            source: cst.BaseExpression = rw.kept(scope.file, one.source)
-            if risky and one.node not in [found.values for found in self.reduced.values()]:
-                # Elements that are not selected must be excluded even if they are NaN. Otherwise, their gradients would
-                # be NaN.
-                source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
-                self.edits.append((one.node, source))
-            else:
-                self.edits += self._without_name(one) or [(one.node, source)]
-        for call, found in self.reduced.items():
-            values = rw.kept(scope.file, found.values)
-            self.edits.append((call, self._total(values, found.name, found.own)))
-        for call, (loss, reached) in self.losses.items():
-            own = max(reached.values())
-            if loss.function == "cross_entropy":
-                self.edits += loss.with_ignored(scope, call, mask, value)
-            else:
-                self.edits.append((call, self._total(loss.of_each(scope, call), loss.reduction, own)))
-        self.edits += [(count, rw.method(self._mask, "sum")) for count in self.counts]
-        self._drop_mask()
-
-    def _without_name(self, one: Selection) -> list[rw.Change]:
-        """Return the changes that remove a name for selected elements because another name now has its value.
-
-        Elements that are only counted do not need a name either. The result is empty if the name stays.
-        """
-        scope, statement = self.scope, self.scope.parents[one.node]
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
-            return []
-        name, source = statement.targets[0].id, getattr(one.source, "id", "")
-        uses = [use for use in loads(scope, name) if (use.lineno, use.col_offset) > end_of(statement)]
-        uses = [use for use in uses if (count := count_of(scope, use)) is None or count.node not in self.counts]
-        if not uses or source == name:
-            return [(statement, [])]
-        alone = [statement] in (getattr(scope.parents.get(statement), block, None) for block in ("body", "orelse"))
-        if alone or not has_one_value(scope, name) or not has_one_value(scope, source):
-            return []
-        return [(statement, []), *((use, rw.kept(scope.file, one.source)) for use in uses)]
-
-    def _total(self, values: cst.BaseExpression, name: str, own: int) -> cst.BaseExpression:
-        """Return the reduction of `values` over the full shape."""
-        if name == "mean":
-            values = rw.method(values, "flatten", rw.number(-own)) if own > 1 else values
-            values = rw.method(values, "mean", rw.number(-1)) if own else values
-        over = self._mask_over(own if name == "sum" else 0)
-        total = rw.method(rw.call(f"{self.scope.torch}.where", over, values, rw.number(0)), "sum")
-        return total if name == "sum" else rw.operation(total, "/", rw.method(self._mask, "sum"))
-
-    def _drop_mask(self) -> None:
-        """Remove a mask that was only created for a loss, because the loss now ignores the label instead."""
-        scope, mask = self.scope, self.read.mask
-        if not isinstance(mask, ast.Name) or any(loss.keeps_mask for loss, _ in self.losses.values()):
-            return
-        if self.reduced or self.risky or len(list(loads(scope, mask.id))) > len(self.selections):
-            return
-        made = only_value(scope, mask.id, mask)
-        statement = scope.parents.get(made) if made is not None else None
-        if isinstance(statement, ast.Assign):
-            self.edits.append((statement, []))
+def _target_of(statement: ast.stmt | ast.expr, value: ast.expr) -> ast.Name | None:
+    """Return the name to which a statement assigns a value, or an item of its tuple, or None if there is no name."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target: ast.expr = statement.targets[0]
+    if statement.value is not value and isinstance(statement.value, ast.Tuple):
+        if not isinstance(target, ast.Tuple) or len(target.elts) != len(statement.value.elts):
+            return None
+        target = target.elts[statement.value.elts.index(value)]
+    return target if isinstance(target, ast.Name) else None
 
 
 def _is_same(one: Selection, other: Selection) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import k, rw, walk
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.passed_values import parameter_of
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -16,44 +18,65 @@ if TYPE_CHECKING:
 _IGNORED = "-100"
 _FUNCTIONS = "torch.nn.functional."
 _LAYERS = {
+    "torch.nn.BCELoss": "binary_cross_entropy",
+    "torch.nn.BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
     "torch.nn.CrossEntropyLoss": "cross_entropy",
+    "torch.nn.HuberLoss": "huber_loss",
     "torch.nn.L1Loss": "l1_loss",
     "torch.nn.MSELoss": "mse_loss",
+    "torch.nn.NLLLoss": "nll_loss",
     "torch.nn.SmoothL1Loss": "smooth_l1_loss",
-    "torch.nn.HuberLoss": "huber_loss",
-    "torch.nn.BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
 }
-_OPTIONS = {"cross_entropy": ("reduction", "weight", "label_smoothing")}
-_ELEMENTWISE_OPTIONS = ("reduction", "beta", "delta")
+_OF_LABELS = frozenset({"cross_entropy", "nll_loss"})
+_OPTIONS = {
+    "binary_cross_entropy_with_logits": ("reduction", "pos_weight"),
+    "cross_entropy": ("reduction", "weight", "label_smoothing"),
+    "nll_loss": ("reduction", "weight"),
+}
+_OPTIONS_OF_NUMBERS = ("reduction", "beta", "delta")
+_SPLITTING = frozenset({"unbind", "chunk", "split"})
+_MOST_OPERANDS = 4
 
 
 @dataclass
 class Loss:
-    """A loss of two `operands`, with its function's name and its reduction. `layer` is set if a module computes it.
+    """A loss of selected `operands`, with the name of its function and its reduction. `layer` is true for a module.
 
-    `keeps_mask` is true if the replacement still uses the mask.
+    `own` is true for a function of the project, `by_row` if it computes one value from each row, and `flat` if it only
+    takes two dimensions. `options` are a layer's numbers. `keeps_mask` is true if the replacement still uses the mask.
     """
 
     function: str
     reduction: str
-    operands: tuple[ast.expr, ast.expr]
+    operands: tuple[ast.expr, ...]
     layer: bool = False
+    own: bool = False
+    by_row: bool = False
+    flat: bool = False
+    options: dict[str, ast.expr] = field(default_factory=dict)
     keeps_mask: bool = field(default=True)
+
+    @property
+    def takes_labels(self) -> bool:
+        """Whether the second operand contains labels, one of which may be ignored."""
+        return not self.own and self.function in _OF_LABELS
 
     def of_each(self, scope: Scope, call: ast.Call) -> cst.BaseExpression:
         """Return the loss of each element."""
         file = scope.file
         function = rw.name(f"{scope.torch}.nn.functional.{self.function}") if self.layer else rw.kept(file, call.func)
-        options = {one.arg: rw.kept(file, one.value) for one in call.keywords if one.arg and one.arg != "reduction"}
-        given = [rw.kept(file, one) for one in self.operands]
-        return rw.call(function, *given, **options, reduction=rw.expression('"none"'))
+        given = {one.arg: one.value for one in call.keywords if one.arg and one.arg != "reduction"} | self.options
+        options = {name: rw.kept(file, value) for name, value in given.items()}
+        return rw.call(
+            function, *(rw.kept(file, one) for one in call.args), **options, reduction=rw.expression('"none"')
+        )
 
     def with_ignored(self, scope: Scope, call: ast.Call, mask: ast.expr, made: ast.expr | None) -> list[rw.Change]:
         """Return the changes that make a loss ignore labels that the mask does not select.
 
         `made` is the mask's value.
         """
-        (scores, labels), file = self.operands, scope.file
+        scores, labels, file = *self.operands, scope.file
         known = scope.tensor(mask)
         flat = known is None or known.rank != 1
         given = labels.value if isinstance(labels, ast.Subscript) else labels
@@ -72,29 +95,91 @@ def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
     """Return the loss that a call computes, or None if it is not supported."""
     name = callee(scope, call)
     kind = scope.kind(call.func)
-    if isinstance(kind, k.Object) and kind.type in _LAYERS and len(call.args) == 2 and not call.keywords:
-        plain = _is_made_plain(scope, call.func)
-        return Loss(_LAYERS[kind.type], "mean", (call.args[0], call.args[1]), layer=True) if plain else None
+    if isinstance(kind, k.Object) and kind.type in _LAYERS:
+        return _of_layer(scope, call, _LAYERS[kind.type])
+    if isinstance(kind, k.Function):
+        return _of_project(scope, call, kind)
     function = name.removeprefix(_FUNCTIONS)
     if not name.startswith(_FUNCTIONS) or function not in _LAYERS.values() or len(call.args) != 2:
         return None
-    options = {one.arg: one.value for one in call.keywords}
-    if not set(options) <= set(_OPTIONS.get(function, _ELEMENTWISE_OPTIONS)):
+    options = {one.arg for one in call.keywords}
+    reduction = _reduction(call.keywords, "mean")
+    if reduction is None or not options <= {*_OPTIONS.get(function, _OPTIONS_OF_NUMBERS)}:
         return None
-    reduction = options.get("reduction", ast.Constant("mean"))
-    if not isinstance(reduction, ast.Constant) or reduction.value not in ("mean", "sum"):
-        return None
-    return Loss(function, str(reduction.value), (call.args[0], call.args[1]))
+    return Loss(function, reduction, (call.args[0], call.args[1]))
 
 
-def _is_made_plain(scope: Scope, layer: ast.expr) -> bool:
-    """Return whether a layer is created by a constructor without any arguments."""
+def _of_layer(scope: Scope, call: ast.Call, function: str) -> Loss | None:
+    """Return the loss of a layer that its constructor creates with a reduction and with numbers, or None for others."""
+    made = _made(scope, call.func)
+    if made is None or made.args or len(call.args) != 2 or call.keywords:
+        return None
+    options = {one.arg: one.value for one in made.keywords if one.arg is not None and one.arg != "reduction"}
+    reduction = _reduction(made.keywords, "mean")
+    numbers = all(isinstance(one, ast.Constant) for one in options.values())
+    if reduction is None or not numbers or not set(options) <= {*_OPTIONS_OF_NUMBERS}:
+        return None
+    plain = not made.keywords or function not in _OF_LABELS
+    operands = (call.args[0], call.args[1])
+    return Loss(function, reduction, operands, layer=True, options=options) if plain else None
+
+
+def _made(scope: Scope, layer: ast.expr) -> ast.Call | None:
+    """Return the call that creates an attribute's layer, if there is only one."""
     owner = scope.function.owner
     if not isinstance(layer, ast.Attribute) or owner is None:
-        return False
+        return None
     made = [one for cls in scope.project.mro(owner) for _, one in cls.stores.get(layer.attr, ())]
     calls = [one.value for one in made if isinstance(one, ast.Assign)]
-    return len(calls) == len(made) == 1 and isinstance(calls[0], ast.Call) and not (calls[0].args or calls[0].keywords)
+    return calls[0] if len(calls) == len(made) == 1 and isinstance(calls[0], ast.Call) else None
+
+
+def _of_project(scope: Scope, call: ast.Call, kind: k.Function) -> Loss | None:
+    """Return the loss that a function of the project computes, which can also leave it unreduced, or None for others.
+
+    What each row or element contributes is taken for independent of the others, which a run must show.
+    """
+    node = kind.function.node
+    if kind.args or kind.keywords or not isinstance(node, ast.FunctionDef) or not 2 <= len(call.args) <= _MOST_OPERANDS:
+        return None
+    arguments = node.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    given = [*[None] * (len(named) - len(arguments.kwonlyargs) - len(arguments.defaults)), *arguments.defaults]
+    defaults = dict(zip([one.arg for one in named], [*given, *arguments.kw_defaults], strict=True))
+    texts = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    default = defaults.get("reduction")
+    reduction = _reduction(call.keywords, default.value if isinstance(default, ast.Constant) else None)
+    if "none" not in texts or reduction in (None, "none"):
+        return None
+    operands = tuple(one for one in call.args if not k.is_number(scope.kind(one)))
+    options = [one.value for one in call.keywords if one.arg != "reduction"]
+    inner = replace(scope, function=kind.function, parents=scope.project.parents(kind.function))
+    changed = [name for one in operands if (name := parameter_of(kind, call, one)) and may_change_in_place(inner, name)]
+    if changed or not all(k.is_number(scope.kind(one)) for one in options):
+        return None
+    read = _columns_read(node)
+    return Loss(node.name, str(reduction), operands, own=True, by_row=bool(read), flat="rows" in read)
+
+
+def _columns_read(node: ast.FunctionDef) -> set[str]:
+    """Return how a function reads single columns: "rows", as in `box[:, 0]`, or "any", as in `box[..., 0]`."""
+    found = {"any" for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr in _SPLITTING}
+    for one in ast.walk(node):
+        if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Tuple):
+            first = one.slice.elts[0]
+            if isinstance(first, ast.Slice):
+                found.add("rows")
+            elif isinstance(first, ast.Constant) and first.value is ...:
+                found.add("any")
+    return found
+
+
+def _reduction(keywords: list[ast.keyword], default: object) -> str | None:
+    """Return the reduction that keywords name, or None if it is not certain."""
+    options = {one.arg: one.value for one in keywords}
+    value = options.get("reduction")
+    name = default if value is None else value.value if isinstance(value, ast.Constant) else None
+    return name if name in ("mean", "sum", "none") else None  # type: ignore[return-value]
 
 
 def _ignored_by(scope: Scope, mask: ast.expr | None, labels: ast.expr) -> str | None:

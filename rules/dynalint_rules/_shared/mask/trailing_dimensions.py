@@ -24,7 +24,8 @@ _LAYERS = {
 _SIZES = {f"torch.nn.{name}": size for size, names in _LAYERS.items() for name in names.split()}
 LESS = frozenset("all any squeeze sum mean argmax argmin amax amin norm prod".split())
 _MOST_STEPS = 12
-_STATED = r"\b{name}: \(([^()]*)\)"
+_STATED = r"\b{name}\b[^()\[\],.;]*(?:\(\w*Tensor\)[^()\[\],.;]*)?[(\[]\s*(\w+(?:\s*,\s*[\w*+/-]+)*,?)\s*[)\]]"
+_TYPES = frozenset("tensor optional float int bool str list tuple none default".split())
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
     if one.rank is not None and other.rank is not None:
         return max(one.rank - other.rank, 0)
     return max(one.own - other.own, 0)
+
+
+def rank_of(scope: Scope, node: ast.expr) -> int | None:
+    """Return how many dimensions a tensor has, or None if the code does not show it."""
+    return _form(scope, node, _MOST_STEPS).rank
 
 
 def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
@@ -117,13 +123,18 @@ def _size_fed(scope: Scope, name: str) -> int:
 
 
 def _stated(scope: Scope, name: str) -> int | None:
-    """Return the number of dimensions stated by a comment such as `# x: (batch, time, width)` in the function."""
-    arguments = scope.function.node.args
+    """Return a parameter's number of dimensions as stated by a docstring or comment, such as `x: (batch, time)`."""
+    function = scope.function
+    arguments = function.node.args
     if name not in [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]:
         return None
-    statements = scope.function.statements
-    for number in range(scope.function.node.lineno, statements[0].lineno if statements else 0):
-        said = re.search(_STATED.format(name=re.escape(name)), scope.file.line(number).partition("#")[2])
-        if said is not None:
-            return len([one for one in said[1].split(",") if one.strip()])
+    first = function.statements[0].lineno if function.statements else 0
+    comments = [scope.file.line(line).partition("#")[2] for line in range(function.node.lineno, first)]
+    holders = [function.node, *([function.owner.node] if function.owner is not None else [])]
+    texts = [text for one in holders if not isinstance(one, ast.Lambda) and (text := ast.get_docstring(one))]
+    for line in (*comments, *(line for text in texts for line in text.splitlines())):
+        said = re.search(_STATED.format(name=re.escape(name)), line)
+        parts = [part.strip() for part in said[1].split(",")] if said is not None else []
+        if parts and not _TYPES.intersection(part.lower() for part in parts):
+            return len([part for part in parts if part])
     return None

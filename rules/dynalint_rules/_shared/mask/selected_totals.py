@@ -1,0 +1,169 @@
+"""Write losses of selected elements or rows as totals over the full shape.
+
+scores = self.head(h[known])                scores = self.head(h)
+return F.mse_loss(scores, y[known])         loss = F.mse_loss(scores, y, reduction="none").mean(-1)
+                                            return torch.where(known, loss, 0).sum() / known.sum()
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from dynalint.rulekit import Rewrite, Safety, rw, walk
+from dynalint_rules._code.counts import count_of
+from dynalint_rules._code.names import end_of, has_one_value, loads, only_value
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import Selection
+from dynalint_rules._shared.branch.branch_values import FINITE
+from dynalint_rules._shared.mask.selected_chains import Chain
+from dynalint_rules._shared.mask.trailing_dimensions import rank_of
+from dynalint_rules._shared.number.numbers import flow_of
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+OTHER_ORDER = "the sum is computed in a different order, so it is equal up to rounding"
+_TITLE = "Compute with all elements, and reduce with zeros where the mask is false"
+# Values that these masks exclude are usually NaN or infinite, and so are their gradients.
+_NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
+
+
+def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
+    """Return the rewrite of all selections with a mask in a function's body, or None if the mask has other uses."""
+    chain = Chain(scope, read)
+    if not chain.is_stable() or not chain.follow():
+        return None
+    chain = Chain(scope, read, rows=chain.rows)
+    chain.follow()
+    flows = [flow_of(scope, count, "int", wide=True) for count in chain.counts]
+    edits = rw.written(scope.file, *_changes(chain), *(edit for flow in flows for edit in flow.edits))
+    shape = f"{scope.quote(read.mask)} covers the first dimensions of the tensor that it selects from"
+    clauses = dict.fromkeys([shape, OTHER_ORDER, FINITE, *(clause for flow in flows for clause in flow.clauses)])
+    safety: Safety = "unsafe" if any(flow.changes for flow in flows) else "conditional"
+    imports = dict.fromkeys([*scope.imports, *(one for flow in flows for one in flow.imports)])
+    leaves = dict.fromkeys(code for flow in flows for code in flow.leaves)
+    ranks = not chain.is_certain()
+    return Rewrite(_TITLE, safety, edits, tuple(clauses), tuple(imports), tuple(leaves), ranks=ranks)
+
+
+def _changes(chain: Chain) -> list[rw.Change]:
+    """Return the changes to the selections, to what reduces them, and to the mask."""
+    scope, mask = chain.scope, chain.read.mask
+    value = only_value(scope, mask.id, mask) if isinstance(mask, ast.Name) else mask
+    asked = {one.attr for one in walk(value) if isinstance(one, ast.Attribute)} if value is not None else set()
+    risky = chain.risky or not asked.isdisjoint(_NO_NUMBERS)
+    changes = _of_selections(chain, risky)
+    changes += [(one, rw.kept(scope.file, receiver)) for one, receiver in chain.flattened.items()]
+    for call, found in chain.reduced.items():
+        values = rw.kept(scope.file, found.values)
+        changes.append((call, _total(chain, values, found.name, found.own)))
+    for call, (loss, reached) in chain.losses.items():
+        if loss.takes_labels:
+            changes += loss.with_ignored(scope, call, mask, value)
+        else:
+            flat = loss.flat and rank_of(scope, mask) != 1
+            if flat:
+                changes += [(one, rw.calling("flatten", rw.number(0), rw.number(-2))) for one in loss.operands]
+            own = 0 if loss.by_row else max(reached.values())
+            changes.append((call, _total(chain, loss.of_each(scope, call), loss.reduction, own, flat=flat)))
+    changes += [(count, rw.method(rw.kept(scope.file, mask), "sum")) for count in chain.counts]
+    return changes + _without_mask(chain, risky)
+
+
+def _of_selections(chain: Chain, risky: bool) -> list[rw.Change]:
+    """Return the changes that replace selections by the tensors that they select from.
+
+    If `risky` is true, the new code computes what may be NaN or infinite where the mask is false. Then elements that
+    are not selected are replaced even if they are NaN. Otherwise, their gradients would be NaN.
+    """
+    scope = chain.scope
+    changes: list[rw.Change] = []
+    done: set[ast.stmt] = set()
+    for one, own in chain.selections:
+        source: cst.BaseExpression = rw.kept(scope.file, one.source)
+        if risky and one.node not in [found.values for found in chain.reduced.values()]:
+            source = rw.call(f"{scope.torch}.where", _mask_over(chain, own), source, rw.number(1))
+            changes.append((one.node, source))
+            continue
+        statement = chain.statement_of(one.node)
+        if statement in done:
+            continue
+        dropped = _without_names(chain, statement)
+        done |= {statement} if dropped else set()
+        changes += dropped or [(one.node, source)]
+    return changes
+
+
+def _mask_over(chain: Chain, own: int) -> cst.BaseExpression:
+    """Return the mask with a dimension added for each dimension per element."""
+    mask = chain.read.mask
+    if not own:
+        return rw.kept(chain.scope.file, mask)
+    written = chain.scope.text(mask)
+    named = isinstance(mask, ast.Name | ast.Attribute)
+    return rw.expression(f"{written if named else f'({written})'}[..., {', '.join(['None'] * own)}]")
+
+
+def _without_names(chain: Chain, statement: ast.stmt) -> list[rw.Change]:
+    """Return the changes that remove names for selected elements because other names now have their values.
+
+    Elements that are only counted do not need a name either. The result is empty if a name stays.
+    """
+    scope = chain.scope
+    if not isinstance(statement, ast.Assign):
+        return []
+    target, value = statement.targets[0], statement.value
+    pairs = zip(target.elts, value.elts, strict=True) if _is_paired(target, value) else [(target, value)]  # type: ignore[attr-defined]
+    by_node = {one.node: one for one, _ in chain.selections}
+    changes: list[rw.Change] = []
+    for name, node in pairs:
+        found = by_node.get(node)
+        renamed = (
+            _renamed(chain, statement, name.id, found) if found is not None and isinstance(name, ast.Name) else None
+        )
+        if renamed is None:
+            return []
+        changes += renamed
+    alone = [statement] in (getattr(scope.parents.get(statement), block, None) for block in ("body", "orelse"))
+    return [] if alone and changes else [(statement, []), *changes]
+
+
+def _is_paired(target: ast.expr, value: ast.expr) -> bool:
+    return isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+
+
+def _renamed(chain: Chain, statement: ast.stmt, name: str, one: Selection) -> list[rw.Change] | None:
+    """Return the changes that use the tensor itself in the place of a name for its selected elements, if possible."""
+    scope, source = chain.scope, getattr(one.source, "id", "")
+    uses = [use for use in loads(scope, name) if (use.lineno, use.col_offset) > end_of(statement)]
+    uses = [use for use in uses if (count := count_of(scope, use)) is None or count.node not in chain.counts]
+    if not uses or source == name:
+        return []
+    if not has_one_value(scope, name) or not has_one_value(scope, source):
+        return None
+    return [(use, rw.kept(scope.file, one.source)) for use in uses]
+
+
+def _total(chain: Chain, values: cst.BaseExpression, name: str, own: int, *, flat: bool = False) -> cst.BaseExpression:
+    """Return the reduction of `values` over the full shape, or over one dimension if they are `flat`."""
+    scope, mask = chain.scope, chain.read.mask
+    if name == "mean":
+        values = rw.method(values, "flatten", rw.number(-own)) if own > 1 else values
+        values = rw.method(values, "mean", rw.number(-1)) if own else values
+    over = _mask_over(chain, own if name == "sum" else 0)
+    over = rw.method(over, "flatten") if flat else over
+    total = rw.method(rw.call(f"{scope.torch}.where", over, values, rw.number(0)), "sum")
+    return total if name == "sum" else rw.operation(total, "/", rw.method(rw.kept(scope.file, mask), "sum"))
+
+
+def _without_mask(chain: Chain, risky: bool) -> list[rw.Change]:
+    """Remove a mask that was only created for a loss, because the loss now ignores the label instead."""
+    scope, mask = chain.scope, chain.read.mask
+    if not isinstance(mask, ast.Name) or any(loss.keeps_mask for loss, _ in chain.losses.values()):
+        return []
+    if chain.reduced or risky or len(list(loads(scope, mask.id))) > len(chain.selections):
+        return []
+    made = only_value(scope, mask.id, mask)
+    statement = scope.parents.get(made) if made is not None else None
+    return [(statement, [])] if isinstance(statement, ast.Assign) else []

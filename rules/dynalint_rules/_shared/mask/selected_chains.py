@@ -183,19 +183,22 @@ class Chain:
 
     def _value_around(self, node: ast.expr, statement: ast.stmt | ast.expr) -> ast.expr:
         """Return what a statement assigns that contains `node`: its value, or an item of its tuple."""
-        parents, value = self.scope.parents, node
-        while parents[value] is not statement and not self._is_item(value, statement):
-            value = parents[value]
-        return value
+        while not self._is_item(node, statement):
+            parent = self.scope.parents[node]
+            if not isinstance(parent, ast.expr):
+                break
+            node = parent
+        return node
 
     def _is_item(self, node: ast.expr, statement: ast.stmt | ast.expr) -> bool:
         parent = self.scope.parents[node]
         return isinstance(parent, ast.Tuple) and isinstance(statement, ast.Assign) and statement.value is parent
 
-    def statement_of(self, node: ast.expr) -> ast.AST:
-        """Return what directly contains an expression, or the statement for the item of a tuple that it assigns."""
+    def statement_of(self, node: ast.expr) -> ast.Assign | None:
+        """Return the statement that assigns an expression, directly or as an item of a tuple."""
         parent = self.scope.parents[node]
-        return self.scope.parents[parent] if isinstance(parent, ast.Tuple) else parent
+        parent = self.scope.parents[parent] if isinstance(parent, ast.Tuple) else parent
+        return parent if isinstance(parent, ast.Assign) else None
 
     def _size_met(self, node: ast.expr) -> int:
         """Return the number of dimensions per item for a layer to which selected elements are passed directly."""

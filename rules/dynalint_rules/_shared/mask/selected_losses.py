@@ -179,7 +179,7 @@ def _reduction(keywords: list[ast.keyword], default: object) -> str | None:
     options = {one.arg: one.value for one in keywords}
     value = options.get("reduction")
     name = default if value is None else value.value if isinstance(value, ast.Constant) else None
-    return name if name in ("mean", "sum", "none") else None  # type: ignore[return-value]
+    return name if name in ("mean", "sum", "none") else None
 
 
 def _ignored_by(scope: Scope, mask: ast.expr | None, labels: ast.expr) -> str | None:

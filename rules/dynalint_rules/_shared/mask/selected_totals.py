@@ -79,7 +79,7 @@ def _of_selections(chain: Chain, risky: bool) -> list[rw.Change]:
     """
     scope = chain.scope
     changes: list[rw.Change] = []
-    done: set[ast.stmt] = set()
+    done: set[ast.stmt | None] = set()
     for one, own in chain.selections:
         source: cst.BaseExpression = rw.kept(scope.file, one.source)
         if risky and one.node not in [found.values for found in chain.reduced.values()]:
@@ -89,7 +89,7 @@ def _of_selections(chain: Chain, risky: bool) -> list[rw.Change]:
         statement = chain.statement_of(one.node)
         if statement in done:
             continue
-        dropped = _without_names(chain, statement)
+        dropped = _without_names(chain, statement) if statement is not None else []
         done |= {statement} if dropped else set()
         changes += dropped or [(one.node, source)]
     return changes
@@ -105,14 +105,12 @@ def _mask_over(chain: Chain, own: int) -> cst.BaseExpression:
     return rw.expression(f"{written if named else f'({written})'}[..., {', '.join(['None'] * own)}]")
 
 
-def _without_names(chain: Chain, statement: ast.stmt) -> list[rw.Change]:
+def _without_names(chain: Chain, statement: ast.Assign) -> list[rw.Change]:
     """Return the changes that remove names for selected elements because other names now have their values.
 
     Elements that are only counted do not need a name either. The result is empty if a name stays.
     """
     scope = chain.scope
-    if not isinstance(statement, ast.Assign):
-        return []
     target, value = statement.targets[0], statement.value
     pairs = zip(target.elts, value.elts, strict=True) if _is_paired(target, value) else [(target, value)]  # type: ignore[attr-defined]
     by_node = {one.node: one for one, _ in chain.selections}

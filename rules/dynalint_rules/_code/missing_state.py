@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
-from dynalint_rules._code.growth import other_changes, state_name
+from dynalint_rules._code.growth import other_changes, same, state_name
 from dynalint_rules._code.initial import initial, is_empty_tensor, is_filled, truth_of
 
 Change = StateChange | ContainerChange
@@ -141,25 +141,46 @@ def _is_always_read(test: ast.expr, state: _State) -> bool:
     return not isinstance(test, ast.BoolOp) or state.is_asked_for(test.values[0])
 
 
-def key_added(event: Change, project: Project) -> str | None:
-    """Return the key that the first call always adds to a dict and that no code removes, as in `self.d["k"] = v`."""
+def keys_added(event: Change, project: Project) -> list[str]:
+    """Return the keys that the first call of a function always adds to a dict, as in `self.d["k"] = v`.
+
+    The list is empty unless the event adds the first of them and no code removes keys.
+    """
     function, statement, name = event.function, event.statement, state_name(event)
     if not isinstance(event, ContainerChange) or event.method != "setitem" or event.home.type != "attribute":
-        return None
-    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    key = target.slice.value if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) else None
-    if not isinstance(key, str) or function.owner is None or event.home.name != name:
-        return None
+        return []
+    stored = _stored_item(statement)
+    if stored is None or function.owner is None or event.home.name != name:
+        return []
     values = initial(function.owner, name, project)
     added = (
         bool(values)
-        and all(_is_dict_without(key, value) for value in values)
+        and all(_is_dict_without(stored[1], value) for value in values)
         and not is_filled(function.owner, name, project)
         and not way(statement, project.parents(function))
         and not _may_return_before(event)
         and not any(map(_takes_items_out, other_changes(event, project)))
     )
-    return key if added else None
+    if not added:
+        return []
+    assigned = [one for one in walk_function(function.node) if isinstance(one, ast.Assign)]
+    stores = sorted(assigned, key=lambda one: one.lineno)
+    items = [(one, item) for one in stores if (item := _stored_item(one)) is not None and same(item[0], stored[0])]
+    keys = {
+        item[1]: one
+        for one, item in reversed(items)
+        if all(_is_dict_without(item[1], value) for value in values) and not way(one, project.parents(function))
+    }
+    names = list(reversed(keys))
+    return names if keys[names[0]] is statement else []
+
+
+def _stored_item(statement: ast.stmt) -> tuple[ast.expr, str] | None:
+    """Return the dict and the key of a statement such as `self.d["k"] = v`, or None for any other statement."""
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Constant):
+        return None
+    return (target.value, target.slice.value) if isinstance(target.slice.value, str) else None
 
 
 def _sets_back(statement: ast.stmt, found: StateTest, state: _State) -> bool:

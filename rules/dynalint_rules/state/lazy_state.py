@@ -24,7 +24,7 @@ from dynalint.rulekit import (
 )
 from dynalint_rules._code.cached_values import Memo
 from dynalint_rules._code.growth import is_counter, is_held, same
-from dynalint_rules._code.missing_state import StateTest, asking, is_made_for_sure, key_added, turns_from_none
+from dynalint_rules._code.missing_state import StateTest, asking, is_made_for_sure, keys_added, turns_from_none
 from dynalint_rules._code.order import always_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute
@@ -68,11 +68,12 @@ class LazyState(Rule):
                 category="recompile",
                 severity="warning",
             )
-        elif isinstance(event, ContainerChange) and (key := _new_key(event, project)) is not None:
+        elif isinstance(event, ContainerChange) and (keys := _new_keys(event, project)):
+            more = f" and {len(keys) - 1} other keys" if len(keys) > 2 else f" and {keys[1]!r}" if keys[1:] else ""
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` only lacks {key!r} on the first call, so the second call recompiles; later "
-                "calls do not",
+                f"`{_place(event)}` only lacks {keys[0]!r}{more} on the first call, so the second call recompiles; "
+                "later calls do not",
                 help="Create the dict with all of its keys in the constructor.",
                 category="recompile",
                 severity="warning",
@@ -110,7 +111,7 @@ class LazyState(Rule):
             return Declined("the state becomes part of `state_dict()`; register it in the constructor instead")
         if isinstance(event, StateChange) and _is_moved(event, project):
             return _moved_in_each_call(Scope.of(event, project), event)
-        if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
+        if isinstance(event, ContainerChange) and _new_keys(event, project):
             return Declined(
                 "the code does not say which values the keys have before the first call; add them in the constructor"
             )
@@ -191,8 +192,8 @@ def _may_be_first(event: StateChange | ContainerChange, project: Project) -> boo
     return not (event.fresh or event.reads_old or is_counter(event, project))
 
 
-def _new_key(event: ContainerChange, project: Project) -> str | None:
-    return key_added(event, project) if is_held(event.function, project, compiled=True) else None
+def _new_keys(event: ContainerChange, project: Project) -> list[str]:
+    return keys_added(event, project) if is_held(event.function, project, compiled=True) else []
 
 
 def _comes_of_none(event: StateChange, project: Project) -> bool:

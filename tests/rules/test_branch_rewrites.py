@@ -423,6 +423,50 @@ def test_changes_in_place_of_what_others_see_are_declined() -> None:
     assert "for its side effect" in reason("z = x * 2\nw = z\nif x.sum() > 0:\n    z.add_(1)\nreturn z, w")
 
 
+def test_one_result_of_a_call_is_taken_and_two_are_not() -> None:
+    body = "if x.sum() > 0:\n    z, _ = x.max(dim=0)\nelse:\n    z = y\nreturn z"
+    assert fixed(body) == "z = torch.where(x.sum() > 0, x.max(dim=0)[0], y)\nreturn z"
+    both = "if x.sum() > 0:\n    z, at = x.max(dim=0)\nelse:\n    z, at = y, y\nreturn z, at"
+    assert "assigns to more than one target at once" in reason(both)
+
+
+def test_a_value_that_is_repeated_outside_the_test_is_short_and_pure() -> None:
+    long = "x.sum() + y.sum() + x.mean() + y.mean() + x.amax()"
+    assert "is not a tensor" in reason(f"return x.mean() if flag and x.sum() > 0 else {long}")
+    assert "is not a tensor" in reason("return x if flag and x.sum() > 0 else y.mul_(2)")
+
+
+LAYER = """import torch
+
+
+class M(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.{made}
+
+    def forward(self, x: torch.Tensor):
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "draws"),
+    [
+        ("MultiheadAttention(8, 2)", False),
+        ("MultiheadAttention(8, 2, dropout=0.0)", False),
+        ("MultiheadAttention(8, 2, 0.1)", True),
+        ("MultiheadAttention(8, 2, dropout=0.1)", True),
+        ("TransformerEncoderLayer(8, 2)", True),
+        ("Dropout()", True),
+    ],
+)
+def test_an_attention_layer_only_draws_numbers_with_dropout(made: str, draws: bool) -> None:
+    body = "if x.sum() > 0:\n    x = self.layer(x, x, x)[0]\nreturn x"
+    code = LAYER.format(made=made) + textwrap.indent(body, " " * 8) + "\n"
+    rule = BranchOnTensor()
+    answers = [found.answer for found in StaticView(Case(rule, Example("x", code)), [rule]).own]
+    assert [isinstance(one, Declined) and "draws random numbers" in one.reason for one in answers] == [draws]
+
+
 def test_an_annotated_assignment_is_an_assignment() -> None:
     assert fixed("if x.sum() > 0:\n    z: torch.Tensor = x * 2\nelse:\n    z = y\nreturn z") == lines("""
         z = torch.where(x.sum() > 0, x * 2, y)

@@ -41,6 +41,8 @@ _PURE_METHODS = frozenset(
 # Layers that update statistics or draw random numbers on every call in training.
 _STATEFUL = ("BatchNorm", "InstanceNorm", "SyncBatchNorm", "Fake", "Observer", "AdaptiveLogSoftmax")
 _RANDOM = ("Dropout", "RReLU", "FractionalMaxPool", "MultiheadAttention", "Transformer", "RNN", "LSTM", "GRU")
+# Of these, layers that only draw random numbers if they are created with dropout.
+_WITHOUT_DROPOUT = frozenset({"MultiheadAttention", "RNN", "LSTM", "GRU"})
 _STATEFUL_FUNCTIONS = frozenset({"batch_norm", "instance_norm"})
 _RANDOM_FUNCTIONS = frozenset(
     "rand randn randint rand_like randn_like randint_like randperm normal bernoulli poisson multinomial "
@@ -281,7 +283,9 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
     flags = known.call.flags if known.call is not None else frozenset()
     if name.startswith(_STATEFUL) or "BatchNorm" in name or "mutating" in flags:
         raise Refusal(f"{shown} updates running statistics, which would happen on every call; call it in both branches")
-    if "random" in flags or any(part in name for part in _RANDOM):
+    if "random" in flags or (
+        any(part in name for part in _RANDOM) and not _is_made_without_dropout(scope, node.func, name)
+    ):
         raise Refusal(
             f"{shown} draws random numbers in training, and drawing them on every call would change all later ones; "
             "call it before the test"
@@ -294,15 +298,23 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
 
 def _made_inplace(scope: Scope, func: ast.expr) -> bool:
     """Return whether the layer in `self.name` was created with `inplace=True`."""
+    return any(_is_set(call, "inplace") for call in _made(scope, func))
+
+
+def _is_made_without_dropout(scope: Scope, func: ast.expr, name: str) -> bool:
+    """Return whether the layer in `self.name` has a dropout of 0 by default, and is created without one."""
+    made = [call for call in _made(scope, func) if ast.unparse(call.func).rpartition(".")[2] == name]
+    few = all(len(call.args) <= 2 and not _is_set(call, "dropout") for call in made)
+    return bool(made) and few and name in _WITHOUT_DROPOUT
+
+
+def _made(scope: Scope, func: ast.expr) -> Iterator[ast.Call]:
+    """Yield the calls in the statements that set `self.name`."""
     owner = scope.function.owner
-    if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)) or owner is None:
-        return False
-    for cls in scope.project.mro(owner):
-        for _, statement in cls.stores.get(func.attr, ()):
-            for child in walk(statement):
-                if isinstance(child, ast.Call) and _is_set(child, "inplace"):
-                    return True
-    return False
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and owner is not None:
+        for cls in scope.project.mro(owner):
+            for _, statement in cls.stores.get(func.attr, ()):
+                yield from (child for child in walk(statement) if isinstance(child, ast.Call))
 
 
 def _is_set(node: ast.Call, name: str) -> bool:

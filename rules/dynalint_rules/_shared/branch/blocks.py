@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynalint.rulekit import Refusal, walk
+from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import around, kind_of_name
+from dynalint_rules._code.names import around, kind_of_name, loads
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.reasons import why_not
 from dynalint_rules._shared.branch.truth import is_tensor_test
@@ -25,7 +25,7 @@ class Assignment:
 
     An augmented assignment with `operator` stands for `name = name + written`, and the sum is `value`. If `place` is
     set, the assignment stands for `name[place] = written`, where `name` is the only name of a tensor, and `value`
-    contains everything that it reads.
+    contains everything that it reads. If `item` is set, it stands for `name = written[item]`, which is `value`.
     """
 
     name: str
@@ -33,12 +33,15 @@ class Assignment:
     statement: ast.stmt
     operator: ast.operator | None = None
     place: ast.expr | None = None
+    item: int | None = None
 
     @property
     def written(self) -> ast.expr:
         """The expression as written in the file."""
         if self.place is not None and isinstance(self.value, ast.Tuple):
             return self.value.elts[-1]
+        if self.item is not None and isinstance(self.value, ast.Subscript):
+            return self.value.value
         return self.value.right if self.operator is not None and isinstance(self.value, ast.BinOp) else self.value
 
     @property
@@ -249,6 +252,8 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
             return [Assignment(target.id, statement.value, statement)]
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             return _one_by_one(scope, statement, target.elts, statement.value.elts)
+        if isinstance(target, ast.Tuple) and len(statement.targets) == 1:
+            return _only_item(scope, statement, target.elts)
     elif isinstance(statement, ast.AugAssign | ast.AnnAssign) and isinstance(statement.target, ast.Name):
         name = statement.target.id
         if isinstance(statement, ast.AugAssign):
@@ -281,6 +286,21 @@ def _one_by_one(
     if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
         raise Refusal(why_not(scope, statement))
     return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
+
+
+def _only_item(scope: Scope, statement: ast.Assign, targets: Sequence[ast.expr]) -> list[Assignment]:
+    """Return the assignment of the only name that other code reads, as in `least, _ = x.min(dim=1)`."""
+    value, kind = statement.value, scope.kind(statement.value)
+    read = [at for at, one in enumerate(targets) if not isinstance(one, ast.Name) or any(loads(scope, one.id))]
+    target = targets[read[0]] if len(read) == 1 else None
+    if not isinstance(value, ast.Call) or not isinstance(target, ast.Name):
+        raise Refusal(why_not(scope, statement))
+    item = ast.copy_location(ast.Subscript(value, ast.Constant(read[0]), ast.Load()), value)
+    items = kind.items if isinstance(kind, k.Sequence) else None
+    of_known = items is not None and len(items) == len(targets)
+    scope.made[item] = items[read[0]] if items is not None and of_known else k.UNKNOWN
+    scope.composed.add(item)
+    return [Assignment(target.id, item, statement, item=read[0])]
 
 
 def assigns_at_once(block: Block) -> bool:

@@ -10,6 +10,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.branch.blocks import parts_of_test
 from dynalint_rules._shared.branch.branch_values import (
     BranchValue,
     alias_conditions,
@@ -27,7 +28,7 @@ from dynalint_rules._shared.text import atom
 
 TITLE = "Compute both branches and select with `torch.where`"
 
-_LONGEST_REPEATED_TEST = 40
+_LONGEST_REPEATED_TEST = _LONGEST_REPEATED = 40
 _ZEROS = frozenset({"torch.zeros", "torch.zeros_like", "Tensor.new_zeros"})
 # The order of an operand and its harmless replacement, if the operand is in the first branch or in the last.
 GUARD_ORDERS = ("{operand}, {safe}", "{safe}, {operand}")
@@ -46,7 +47,10 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
 
 def _chosen(scope: Scope, node: ast.IfExp, flow: NumberFlow) -> tuple[str, list[str]]:
     """Return the code of the choice and the conditions for it. What follows for numbers is added to `flow`."""
-    truth = truth_of(scope, node.test)
+    python, tested = parts_of_test(scope, node.test)
+    if python is not None and (not is_pure(scope, node.orelse) or len(scope.text(node.orelse)) > _LONGEST_REPEATED):
+        python, tested = None, node.test
+    truth = truth_of(scope, tested)
     inner: list[str] = []
     for value in (node.body, node.orelse):
         if isinstance(value, ast.IfExp) and is_tensor_test(scope, value.test):
@@ -65,12 +69,12 @@ def _chosen(scope: Scope, node: ast.IfExp, flow: NumberFlow) -> tuple[str, list[
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     test = truth.without_dimensions
     texts = _sides_of(scope, node, test)
-    if (found := needs_no_test(scope, node.test, (node.body, node.orelse))) is not None:
-        return texts[found[0]], [*conditions, found[1]]
-    return (
-        f"{scope.torch}.where({', '.join([test, *without_zeros(scope, (node.body, node.orelse), texts)])})",
-        conditions,
-    )
+    if (found := needs_no_test(scope, tested, (node.body, node.orelse))) is not None:
+        text, conditions = texts[found[0]], [*conditions, found[1]]
+    else:
+        shorter = without_zeros(scope, (node.body, node.orelse), texts)
+        text = f"{scope.torch}.where({', '.join([test, *shorter])})"
+    return (text if python is None else f"{text} if {python} else {scope.text(node.orelse)}"), conditions
 
 
 def without_zeros(scope: Scope, values: Sequence[ast.expr], texts: Sequence[str]) -> list[str]:
@@ -88,6 +92,9 @@ def without_zeros(scope: Scope, values: Sequence[ast.expr], texts: Sequence[str]
 def _is_zeros(scope: Scope, value: ast.expr) -> bool:
     if not isinstance(value, ast.Call) or any(one.arg == "requires_grad" for one in value.keywords):
         return False
+    if callee(scope, value) == "torch.tensor":
+        first = value.args[0] if value.args else None
+        return isinstance(first, ast.Constant) and first.value == 0.0 and isinstance(first.value, float)
     return callee(scope, value) in _ZEROS and scope.tensor(value) is not None
 
 

@@ -229,7 +229,11 @@ class _Writer:
             if assignment is until:
                 return
             name = self.plan.temporaries[assignment.value]
-            self.lines.append(f"{name} = {held_together(self._value(assignment, index))}")
+            value = held_together(self._value(assignment, index))
+            if assignment.item is not None and name == assignment.name and isinstance(assignment.statement, ast.Assign):
+                name = self.scope.text(assignment.statement.targets[0])
+                value = value.removesuffix(f"[{assignment.item}]")
+            self.lines.append(f"{name} = {value}")
 
     def _write_choice(self, name: str, values: list[Assignment | None]) -> None:
         scope, head = self.scope, self.chain.head
@@ -268,6 +272,8 @@ class _Writer:
         if assignment.place is not None:
             return self._changed(assignment, assignment.place, index)
         text = self._rendered(written, index)
+        if assignment.item is not None:
+            return f"{text}[{assignment.item}]"
         if assignment.operator is None:
             return text
         number = k.is_number(kind_of_name(scope, assignment.name, assignment.statement))

@@ -15,6 +15,8 @@ _CHANGING = {
     "append", "appendleft", "extend", "insert", "pop", "popleft", "popitem", "remove", "clear", "sort", "reverse",
     "update", "setdefault", "add", "discard", "add_module", "__setitem__",
 }  # fmt: skip
+_OF_ITSELF = {"to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "apply"}
+_NAMED = {"named_parameters", "named_buffers"}
 _BOOL_METHODS = {"startswith", "endswith", "isdigit", "isalpha", "isspace", "isupper", "islower", "isinstance"}
 _INT_METHODS = {"index", "count", "find", "rfind", "bit_length"}
 
@@ -30,10 +32,25 @@ def container_method(
             frame.emit(ContainerChange, node, home=receiver.home, container=receiver, method=name, args=tuple(args))
         if isinstance(node.func, ast.Attribute):
             rebind(frame, node.func.value, changed(receiver, name, args))
+    of_modules = _module_method(frame, receiver, name)
+    if of_modules is not None:
+        return of_modules
     if isinstance(receiver, k.Sequence):
         return _sequence(receiver, name, args)
     result = _dictionary(receiver, name, args)
     return k.held_in(receiver, result) if name in ("get", "setdefault") else result
+
+
+def _module_method(frame: Frame, receiver: k.Sequence | k.Dictionary, name: str) -> Kind | None:
+    """Return the result of a method that `nn.Sequential` and other containers inherit from `nn.Module`, or None."""
+    if not receiver.type.startswith("torch.nn.") or name in _CHANGING:
+        return None
+    if name in _OF_ITSELF:
+        return receiver
+    tensors = k.Tensor(origin="parameter" if "parameters" in name else "buffer")
+    if name in ("parameters", "buffers"):
+        return k.Sequence("view", tensors)
+    return k.Sequence("view", k.sequence("tuple", [k.STR, tensors])) if name in _NAMED else None
 
 
 def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) -> Kind:

@@ -63,6 +63,7 @@ class _Compiled:
     failure: _Failure | None
     recompiles: int
     recompiled_before: int | None
+    same_causes: bool
     reason: str
     differs: str | None
     differed_before: str | None

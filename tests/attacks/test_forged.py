@@ -292,6 +292,7 @@ VERIFIED: dict[str, Any] = {
         "failure": None,
         "recompiles": 0,
         "recompiled_before": None,
+        "same_causes": False,
         "reason": "",
         "differs": None,
         "differed_before": None,

@@ -35,25 +35,32 @@ def is_passed_up(scope: Scope) -> bool:
     return True
 
 
-def calls_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.Call]] | None:
-    """Return the calls to a plain method, each with the calling function.
+def results_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.expr]] | None:
+    """Return the calls to a plain method, or the reads of a property, each with the function that contains it.
 
     Return None unless all of them are on `self` in the same file.
     """
     function, project = scope.function, scope.project
     decorators = function.node.decorator_list if isinstance(function.node, ast.FunctionDef) else None
-    if decorators is None or not all(ast.unparse(one).removesuffix("()") in _MODES for one in decorators):
-        return None
-    if function.owner is None or function.name == "forward":
+    names = [ast.unparse(one).removesuffix("()") for one in decorators or ()]
+    read = names == ["property"]
+    if (
+        decorators is None
+        or function.owner is None
+        or function.name == "forward"
+        or not (read or _MODES.issuperset(names))
+    ):
         return None
     family = Attribute(function.owner, function.name, project).family
-    found: list[tuple[FunctionInfo, ast.Call]] = []
+    found: list[tuple[FunctionInfo, ast.expr]] = []
     for file, user, node in project.attribute_uses(function.name):
-        call = project.parents(user).get(node) if user is not None else None
         own = user is not None and user.owner in family and ast.unparse(node.value) == self_name(user)
-        if user is None or not own or file is not scope.file or not isinstance(call, ast.Call) or call.func is not node:
+        if user is None or not own or file is not scope.file or not isinstance(node.ctx, ast.Load):
             return None
-        found.append((user, call))
+        call = project.parents(user).get(node)
+        if not read and not (isinstance(call, ast.Call) and call.func is node):
+            return None
+        found.append((user, node if read or not isinstance(call, ast.Call) else call))
     return found
 
 

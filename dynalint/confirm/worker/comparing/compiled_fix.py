@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,8 @@ from .trials import BASE, USUAL, Trial
 
 _REPEATS = 3
 _OTHER_VALUES = 3
+# The number of the compiled frame, and numbers in a guard.
+_VALUES = re.compile(r"^\d+/\d+: |\b\d+(\.\d+)?\b")
 
 
 def compiled_after(
@@ -45,6 +48,7 @@ def compiled_after(
         "failure": None if whole is default or whole.error is None else _failed(whole.error),
         "recompiles": len(_needless(default, len(same))),
         "recompiled_before": None,
+        "same_causes": False,
         "reason": next((_guard(str(one.recompile)) for one in _needless(default, len(same))), ""),
         "differs": _compiles_wrong(subject, trials),
         "differed_before": None,
@@ -55,7 +59,9 @@ def compiled_after(
         with before.version.active():
             run = runs.default_run(before.make, [trial.of(before.call) for trial in trials])
         answer["breaks_before"] = [_broken(one) for one in run.breaks]
-        answer["recompiled_before"] = len(_needless(run, len(same)))
+        earlier = _needless(run, len(same))
+        answer["recompiled_before"] = len(earlier)
+        answer["same_causes"] = _causes(_needless(default, len(same))) <= _causes(earlier)
         answer["differed_before"] = _compiles_wrong(before, trials) if suspicious else None
     return answer
 
@@ -83,6 +89,11 @@ def _guard(reason: str) -> str:
 def _needless(run: Run, same: int) -> list[Any]:
     """Return the recompilations in calls whose shapes were seen before."""
     return [one for one in run.recompiles if one.call < same]
+
+
+def _causes(recompilations: Sequence[Any]) -> set[str]:
+    """Return what the failed guards are about, without the values that they compare with."""
+    return {_VALUES.sub("", _guard(str(one.recompile))) for one in recompilations}
 
 
 def _compiles_wrong(subject: ComparedVersion, trials: Sequence[Trial]) -> str | None:

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from dynalint.rulekit import FunctionInfo, Rewrite, Safety, k, rw, walk, walk_function
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.passed_values import calls_on_self
+from dynalint_rules._code.passed_values import results_on_self
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute, self_name
 from dynalint_rules._shared.branch.blocks import FIRST_STEP_LEAVES, is_elif, split_test
@@ -82,7 +82,7 @@ def _method(scope: Scope, value: ast.expr) -> FunctionInfo | None:
     if method is None or method.owner is None or not isinstance(method.node, ast.FunctionDef):
         return None
     there = replace(scope, function=method, parents=scope.project.parents(method), renamed={}, composed=set(), made={})
-    calls = calls_on_self(there)
+    calls = results_on_self(there)
     returns = any(isinstance(one, ast.Return | ast.Yield | ast.YieldFrom) for one in walk_function(method.node))
     same_self = self_name(method) == self_name(scope.function)
     if calls is None or [call for _, call in calls] != [value] or returns or not same_self:

@@ -123,15 +123,20 @@ def only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
     calls = [one.value for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
     made = [one for one in body if isinstance(one, ast.Assign)]
     inner = [one for one in body if isinstance(one, ast.If) and not one.orelse]
-    if not (calls or inner) or len(calls) + len(made) + len(inner) < len(body):
+    loops = [one for one in body if isinstance(one, ast.For) and not one.orelse]
+    if not (calls or inner or loops) or len(calls) + len(made) + len(inner) + len(loops) < len(body):
         return False
     asked = [one for one in inner if not is_eager(one.test)]  # compiled code skips the others
     if not all(may_go_unasked(scope, one.test) and only_shows(scope, one.body) for one in asked):
         return False
     if not all(callee(scope, one).startswith(SHOWS) or only_shows_values(scope, one) for one in calls):
         return False
-    if not all(is_pure(scope, one.value) and _stays_inside(scope, one, body) for one in made):
+    if not all(is_pure(scope, one.value) and _stays_inside(scope, one, one.value, body) for one in made):
         return False
+    for one in loops:
+        inside = _stays_inside(scope, one, one.iter, body) and only_shows(scope, one.body)
+        if not inside or not is_pure(scope, one.iter):
+            return False
     try:
         for one in calls:
             check_arguments(scope, one)
@@ -140,13 +145,16 @@ def only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
     return True
 
 
-def _stays_inside(scope: Scope, made: ast.Assign, body: Sequence[ast.stmt]) -> bool:
-    """Return whether the values that a statement assigns are only read by statements in the same block."""
-    if is_caught(scope, made) and not never_raises(scope, made.value):
+def _stays_inside(scope: Scope, made: ast.Assign | ast.For, value: ast.expr, body: Sequence[ast.stmt]) -> bool:
+    """Return whether what a statement assigns from `value` is only read by statements in the same block."""
+    if is_caught(scope, made) and not never_raises(scope, value):
         return False
-    names = [one.id for one in made.targets if isinstance(one, ast.Name) and one.id in scope.function.locals]
+    targets = made.targets if isinstance(made, ast.Assign) else [made.target]
+    if isinstance(made, ast.For) and isinstance(made.target, ast.Tuple):
+        targets = made.target.elts
+    names = [one.id for one in targets if isinstance(one, ast.Name) and one.id in scope.function.locals]
     reads = [read for name in names for read in loads(scope, name)]
-    return len(names) == len(made.targets) and all(any(within(one, other, scope) for other in body) for one in reads)
+    return len(names) == len(targets) and all(any(within(one, other, scope) for other in body) for one in reads)
 
 
 def guarded_all(scope: Scope, statements: Sequence[ast.stmt], title: str) -> Rewrite:

@@ -13,6 +13,7 @@ from dynalint_rules._shared.number.flow import Follower
 from dynalint_rules._shared.number.single_index import rolled
 from dynalint_rules._shared.number.tensor_or_number import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
 
+_WITH_ALPHA = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in ("add", "sub", "add_", "sub_"))
 _FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
 
 
@@ -38,6 +39,8 @@ class Arguments(Follower):
             self._computed(call, name)
         elif name in ("torch.roll", "Tensor.roll"):
             self._rolled(call, node, dtype)
+        elif name in _WITH_ALPHA and keyword == "alpha" and call.args:
+            self._multiplied(call, node, dtype)
         elif name in CLAMPS and self._are_tensors(call, name, node):
             self._meet_argument(call, name, dtype)
         elif name in TAKES_EITHER:
@@ -60,6 +63,17 @@ class Arguments(Follower):
         if dtype == "int":
             self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding"] = None
         self.climb(call, "float")
+
+    def _multiplied(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+        """Replace `x.add_(y, alpha=number)` with `x.add_(y * number)`, because `alpha` has to be a number."""
+        file, operand = self.scope.file, call.args[-1]
+        if self.scope.tensor(operand) is None or len(call.keywords) > 1:
+            self.refuse(call, node)
+        product = rw.operation(rw.kept(file, operand), "*", rw.kept(file, node))
+        others = [rw.kept(file, one) for one in call.args[:-1]]
+        self.flow.edits.append((call, rw.call(rw.kept(file, call.func), *others, product)))
+        self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding"] = None
+        self._meet_argument(call, callee(self.scope, call), dtype)
 
     def _rolled(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
         edits = rolled(self.scope, call, node) if dtype == "int" else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dynalint.rulekit import FunctionInfo, Refusal, k, walk_function
 from dynalint_rules._code.names import loads, stores
-from dynalint_rules._code.passed_values import calls_on_self, is_passed_up, parameter_of
+from dynalint_rules._code.passed_values import is_passed_up, parameter_of, results_on_self
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.number.arguments import Arguments
@@ -75,14 +75,16 @@ class PassedOn(Arguments):
         if caller is None or is_passed_up(scope):
             self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
             return
-        calls = calls_on_self(scope) if isinstance(scope.parents[node], ast.Return) else None
-        if calls is None or scope.function.qualname in self.functions:
+        results = results_on_self(scope) if isinstance(scope.parents[node], ast.Return) else None
+        if results is None or scope.function.qualname in self.functions:
             shown = scope.quote(node)
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both together")
-        self.flow.conditions[f"no code outside this project calls `{scope.function.name}` for a Python number"] = None
-        for user, call in calls:
+        self.flow.conditions[
+            f"no code outside this project uses the result of `{scope.function.name}` as a Python number"
+        ] = None
+        for user, result in results:
             inner = self._inside(user)
-            inner.climb(call, dtype)
+            inner.climb(result, dtype)
             self.flow.add(inner.flow)
 
     def _inside(self, function: FunctionInfo) -> PassedOn:

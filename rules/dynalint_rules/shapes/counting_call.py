@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, rw, torch_api
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw, torch_api
 from dynalint_rules._code.counts import count_of
-from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SHAPES, captures_shapes
+from dynalint_rules._shared.mask.bins import counted_in_bins
 from dynalint_rules._shared.mask.mask_indices import listed_tensor, masked_instead
 from dynalint_rules._shared.number.numbers import flow_of
 
@@ -73,7 +73,7 @@ class CountingCall(Rule):
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Count the elements or use the mask. If the list of indices itself is used, there is no fix."""
         if event.callee.endswith(".bincount"):
-            return _binned(Scope.of(event, project), event)
+            return counted_in_bins(Scope.of(event, project), event)
         if event.callee in (*_LISTING, "torch.where"):
             scope = Scope.of(event, project)
             rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or masked_instead(scope, event)
@@ -130,29 +130,3 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
     edits = rw.written(scope.file, (node, rw.kept(scope.file, mask)))
     shown = f"{scope.quote(mask)} has the same size as {scope.quote(target.value)} in each of the mask's dimensions"
     return Rewrite("Index with the mask itself", "conditional", edits, (shown,))
-
-
-def _binned(scope: Scope, event: Call) -> Rewrite:
-    """Return the rewrite that adds ones to a tensor of zeros with one element per bin.
-
-    Raises:
-        Refusal: If the code does not show the number of bins, or adds up weights instead of counting.
-    """
-    node, function = event.node, event.node.func
-    method = event.callee == "Tensor.bincount" and isinstance(function, ast.Attribute)
-    given = [*([function.value] if method and isinstance(function, ast.Attribute) else []), *node.args]
-    keywords = {one.arg: one.value for one in node.keywords}
-    if len(given) != 1 or keywords.keys() != {"minlength"} or event.callee.startswith("numpy."):
-        raise Refusal(
-            "the code does not say how many bins there are; take the number from the configuration, and sum "
-            "`one_hot(t, n)` over its first dimension"
-        )
-    source, bins = given[0], keywords["minlength"]
-    if not isinstance(source, ast.Name | ast.Attribute):
-        raise Refusal(f"{scope.quote(source)} would be computed more than once; assign it to a variable first")
-    effects_of(scope, [source, bins])
-    text, torch = scope.text(source), scope.torch
-    made = f"{torch}.zeros({scope.text(bins)}, dtype={torch}.int64, device={text}.device)"
-    edits = rw.written(scope.file, (node, f"{made}.scatter_add(0, {text}, {torch}.ones_like({text}))"))
-    below = f"{scope.quote(source)} is a one-dimensional int64 tensor with values less than {scope.quote(bins)}"
-    return Rewrite("Add ones to a fixed number of bins", "conditional", edits, (below,), scope.imports)

@@ -341,6 +341,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"must be equal to input_size\. Expected (\d+), got (\d+)", _sizes(2, 1)),
     (r"weights shape of \(\d+, (\d+)\), but got torch\.Size\(\[\d+, (\d+)\]\)", _sizes(1, 2)),
     (r"inconsistent input_size: got (\d+) expected (\d+)", _sizes(1, 2)),
+    (r"inconsistent input_size: got (\d+) expected (\d+)", _joined),
     (r"(tuple index|Dimension) out of range|too many indices|Dimension specified as|same number of dimensions", deeper),
     (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(1, 2)),
     (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(2, 1)),

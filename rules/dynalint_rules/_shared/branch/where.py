@@ -29,6 +29,7 @@ from dynalint_rules._shared.branch.blocks import (
     split_test,
     statements_after,
 )
+from dynalint_rules._shared.branch.bounded import rewrite_bounded
 from dynalint_rules._shared.branch.branch_values import (
     FINITE,
     NO_RAISE,
@@ -86,7 +87,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     Raises:
         Refusal: If the rewrite would not be equivalent.
     """
-    dropped = rewrite_masked(scope, statement)
+    dropped = rewrite_masked(scope, statement) or rewrite_bounded(scope, statement)
     dropped = dropped or rewrite_shortcut(scope, statement) or rewrite_asserting(scope, statement)
     dropped = dropped or rewrite_clipped(scope, statement, lambda: rewrite_if(scope.carefully(), statement))
     if dropped is not None:

@@ -85,7 +85,7 @@ def _is_used_up(scope: Scope, read: ast.expr) -> bool:
     """Return whether the value is only used to create a tensor. Autograd may save a value combined with tensors."""
     parent = scope.parents[read]
     if isinstance(parent, ast.Call):
-        return callee(scope, parent) == "torch.where"
+        return callee(scope, parent) in ("torch.where", "torch.full")
     if not isinstance(parent, ast.BinOp):
         return isinstance(parent, ast.Compare)
     return k.is_number(scope.kind(parent.right if parent.left is read else parent.left))

@@ -136,7 +136,7 @@ class _Body:
             return False
         target, value = statement.targets[0], statement.value
         if isinstance(target, ast.Subscript):
-            known = _is_bool(self.scope, self.mask) and self._selects(target.slice)
+            known = _is_bool(self.scope, self.mask) and self._selects_at(target.slice)
             return known and self._may_be_written(target.value, statement) and self._is_stored(value)
         if not isinstance(target, ast.Name) or is_named(_upright(self.mask)[0], target.id):
             return False
@@ -245,6 +245,17 @@ class _Body:
             inverted ^= turned
         return inverted is wanted
 
+    def _selects_at(self, index: ast.expr) -> bool:
+        """Return whether an index is the mask, or the mask with positions in other dimensions, as in `x[mask, -1]`."""
+        if not isinstance(index, ast.Tuple):
+            return self._selects(index)
+        others = [one for one in index.elts if not isinstance(one, ast.Slice | ast.Constant | ast.UnaryOp)]
+        others += [one for one in index.elts if isinstance(one, ast.UnaryOp) and not k.is_number(self.scope.kind(one))]
+        if len(others) != 1 or any(isinstance(one, ast.Slice) and not _is_fixed(one) for one in index.elts):
+            return False
+        self.conditions.append(NO_RAISE)
+        return self._selects(others[0])
+
     def _is_number(self, node: ast.expr) -> bool:
         return k.is_number(self.scope.kind(node))
 
@@ -259,6 +270,13 @@ class _Body:
 
     def _reads_mask(self, name: str) -> bool:
         return any(isinstance(node, ast.Name) and node.id == name for node in walk(self.mask))
+
+
+def _is_fixed(part: ast.Slice) -> bool:
+    """Return whether all bounds of a slice are constants."""
+    return all(
+        one is None or isinstance(one, ast.Constant | ast.UnaryOp) for one in (part.lower, part.upper, part.step)
+    )
 
 
 def _only_adds_dimensions(index: ast.expr) -> bool:

@@ -247,7 +247,6 @@ def test_a_slice_that_stores_a_tensor_of_its_size_becomes_an_index(use: str, new
     "use",
     [
         "x = x[s : s + n] * t",  # it may have fewer elements
-        "x[s : s + n] = 0",
         "x[s : s + n] += t",
         "x[s : s + n] = t.mean(0)",
         "x[s : s + 2] = t",
@@ -260,6 +259,30 @@ def test_a_slice_that_stores_a_tensor_of_its_size_becomes_an_index(use: str, new
 )
 def test_a_slice_that_may_have_another_size_is_left(use: str) -> None:
     assert "ind" in reason(WINDOW.format(use=use))
+
+
+@pytest.mark.parametrize(
+    ("use", "new"),
+    [
+        ("x[s : s + n] = 0", "x.transpose(0, -1).masked_fill_((position >= s) & (position < s + n), 0)"),
+        ("x[:, :s] = -1.5", "x.transpose(1, -1).masked_fill_(position < s, -1.5)"),
+        ("x[..., s:] = n", "x.masked_fill_(position >= s, n)"),
+        ("x[:, s:, ...] = 0", "x.transpose(1, -1).masked_fill_(position >= s, 0)"),
+    ],
+)
+def test_a_slice_that_stores_a_number_becomes_a_mask(use: str, new: str) -> None:
+    found = rewrite(WINDOW.format(use=use))
+    assert new + "\n" in new_code(found)
+    assert any(clause.endswith("is not negative") for clause in found.conditions)
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["x[0, :s] = 0", "x[..., :s, :] = 0", "x[:s:2] = 0", "x[: t[s : s + 1].item()] = 0", "x[:s] = t", "x[:s] = int(n)"],
+)
+def test_a_slice_of_other_dimensions_or_values_is_left(use: str) -> None:
+    code = HEAD + textwrap.indent(WINDOW.format(use=use), "    ") + "\n"
+    assert "masked_fill_" not in StaticView(Case(ItemOfTensor(), Example("x", code)), [ItemOfTensor()]).fixed
 
 
 @pytest.mark.parametrize(
@@ -387,7 +410,7 @@ def test_a_number_is_followed_into_functions_of_the_project(use: str, accepts: b
 
 def test_conversions_keep_their_meaning() -> None:
     found = rewrite("return x * int(x.float().sum())", NumberOfTensor())
-    assert "return x * x.float().sum().detach().long()\n" in new_code(found)
+    assert "return x * x.float().sum().long()\n" in new_code(found)
     found = rewrite("return x / float((x > 0).sum())", NumberOfTensor())
     assert "return x / (x > 0).sum()\n" in new_code(found)
 

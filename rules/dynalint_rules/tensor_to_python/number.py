@@ -96,7 +96,9 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         text = text.replace(".detach()", "").replace(".clone()", "")  # a comparison reads the value at once
     flow.conditions.update(dict.fromkeys(found.conditions))
     if name == "int":
-        text += "" if dtype == "int" else ".long()"
+        # What `.long()` returns has no gradient, and is a copy of any other dtype.
+        text = text if dtype == "int" else f"{text.replace('.detach()', '')}.long()"
+        text = text.replace(".clone()", "") if dtype == "float" else text
         if dtype in ("float", None):
             flow.conditions[f"{shown} is finite"] = None
     elif dtype in ("bool", "complex"):
@@ -105,7 +107,7 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         flow.conditions[f"{shown} holds real numbers"] = None
     is_array = tensor is not None and tensor.array
     imports = scope.imports if is_array else flow.imports
-    instead = "`torch.as_tensor(...)`" if is_array else "`.detach()`"
+    instead = "`torch.as_tensor(...)`" if is_array else "`.detach()`" if text.endswith(".detach()") else "a tensor"
     title = f"Use {instead} instead of `{name}()` to keep the 0-dim tensor"
     replacements = rw.written(scope.file, (event.node, text), *flow.edits)
     return Rewrite(title, flow.safety, replacements, flow.clauses, imports=imports, leaves=flow.leaves)

@@ -68,9 +68,8 @@ def _comparisons(scope: Scope, test: ast.expr) -> Iterator[tuple[ast.Compare, st
         if isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and not left.args and not left.keywords:
             yield test, _EXTREMES.get(left.func.attr, "")
     elif isinstance(test, ast.Call) and callee(scope, test) in ("Tensor.any", "torch.any") and not test.keywords:
-        inside = test.func.value if isinstance(test.func, ast.Attribute) and not test.args else (test.args or [None])[0]
-        if isinstance(inside, ast.Compare):
-            yield inside, ""
+        given = test.args or ([test.func.value] if isinstance(test.func, ast.Attribute) else [])
+        yield from ((one, "") for one in given[:1] if isinstance(one, ast.Compare))
 
 
 def _is_kept(scope: Scope, tested: tuple[ast.Compare, str], name: str, side: str, bound: ast.expr) -> bool:

@@ -133,9 +133,9 @@ def only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
         return False
     if not all(is_pure(scope, one.value) and _stays_inside(scope, one, one.value, body) for one in made):
         return False
-    for one in loops:
-        inside = _stays_inside(scope, one, one.iter, body) and only_shows(scope, one.body)
-        if not inside or not is_pure(scope, one.iter):
+    for loop in loops:
+        inside = _stays_inside(scope, loop, loop.iter, body) and only_shows(scope, loop.body)
+        if not inside or not is_pure(scope, loop.iter):
             return False
     try:
         for one in calls:

@@ -19,6 +19,7 @@ from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands, needed
 from dynalint_rules._shared.mask.creations import filled_with, removed_creation
+from dynalint_rules._shared.mask.lookups import embeds, looked_up
 from dynalint_rules._shared.mask.trailing_dimensions import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
@@ -79,6 +80,7 @@ class StoreRewrite:
         self.reads = dict(self._reads(self.value))
         self.given: list[ast.expr] = []
         self.guards: dict[ast.expr, str] = {}
+        self.indices: set[ast.expr] = set()
         self.named: list[str] = []
         self.names: dict[ast.expr, str] = {}
         self.computed = isinstance(statement, ast.AugAssign)
@@ -231,7 +233,7 @@ class StoreRewrite:
             raise Refusal(f"{scope.quote(mask)} is a NumPy array; compute the mask with tensors")
         if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
             raise Refusal(f"{scope.quote(mask)} is more than a mask; select with `torch.where` instead")
-        full = full or self.row or self.widened
+        full = full or self.row or self.widened or any(embeds(scope, node) for node in walk(self.value))
         if not full and self.rows:
             full = max(trailing(scope, one, mask) for one in (self.target.value, *self.reads.values()))
             full = full or max(self._sizes())
@@ -263,6 +265,8 @@ class StoreRewrite:
         with suppress(Refusal):
             operands = guarded_operands(self.scope, self.value)
             found = {one.node: one.safe for one in operands if isinstance(one, Guarded)}
+        self.indices = set(looked_up(self.scope, self.value, self.mask, self.reads))
+        found |= dict.fromkeys(self.indices, "0")
         divided = isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Div)
         if divided and not k.is_number(self.scope.kind(self.value)):
             found[self.value] = "1"
@@ -276,6 +280,7 @@ class StoreRewrite:
         if node in self.names:
             return self.names[node]
         text = self._inside(node, mask)
+        mask = self.scope.text(self.mask) if node in self.indices else mask  # an index has no dimension of its own
         return f"{self.scope.torch}.where({mask}, {text}, {self.guards[node]})" if node in self.guards else text
 
     def _inside(self, node: ast.expr, mask: str) -> str:

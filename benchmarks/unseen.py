@@ -372,7 +372,11 @@ def _is_about(finding: Mapping[str, Any], key: Place, again: Mapping[str, Any], 
     """Return whether a finding is at a recompilation's guard or in the recompiled code, so that it explains it."""
     reached = [finding["function"], *finding["region"]]
     same = finding["path"] == key[0] and any(one.rpartition(".")[2] == again["function"] for one in reached)
-    return same or any((file, line) in places for file, line in again["places"])
+    # The guard's place is where the state is first read, and a finding may mark the line that stores it.
+    state = re.search(r"`self\.(\w+)`", finding["message"])
+    guarded = state is not None and re.search(rf"\.{state[1]}\b", again["guard"].partition("#")[0])
+    named = bool(guarded) and any(file == finding["path"] for file, _ in again["places"])
+    return same or named or any((file, line) in places for file, line in again["places"])
 
 
 def _found_by_directory(root: Path, statements: Statements, missed: Sequence[Place]) -> Iterator[Place]:

@@ -38,4 +38,4 @@ def _element_of(kind: Kind) -> Kind:
         return k.join_all([k.constant(key) for key, _ in kind.items]) if kind.items else UNKNOWN
     if isinstance(kind, k.Value) and kind.type == "str":
         return k.STR
-    return UNKNOWN
+    return kind.element() if isinstance(kind, k.Unknown) else UNKNOWN

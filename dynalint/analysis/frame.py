@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dynalint.analysis.events import Event, Position
 from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Instance, Kind, Partial, Unknown, join, tensor_and_number
+from dynalint.analysis.kinds import NOTHING, TENSOR, UNKNOWN, Instance, Kind, Partial, Unknown, join, tensor_and_number
 from dynalint.analysis.steps import Budget, step
 
 if TYPE_CHECKING:
@@ -212,6 +212,13 @@ class Frame:
             if isinstance(node, ast.Name) and self.env.get(node.id) == kind:
                 self.env[node.id] = self.interpreter.evidence.kind(self.function, kind.parameter)
 
+    def shown(self, kind: Kind) -> Kind:
+        """Return the kind of an element of a parameter, which is a tensor if such an element is used as one."""
+        if not isinstance(kind, Unknown) or not kind.is_element or self.function is None:
+            return kind
+        known = self.interpreter.evidence.of(self.function)
+        return TENSOR if kind.parameter in known else kind
+
     def self_attribute(self, node: ast.expr) -> str | None:
         """Return the attribute's name if `node` is `self.name`, where `self` is this method's own."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_name:
@@ -228,6 +235,7 @@ class ScopesOfProject(Protocol):
     def imported(self, target: Import) -> Kind: ...
     def definition(self, module: ModuleInfo, name: str) -> tuple[list[ast.expr], ModuleInfo] | None: ...
     def written_globals(self, module: ModuleInfo) -> frozenset[str]: ...
+    def filled(self, kind: Kind, place: ModuleInfo | ClassInfo, name: str) -> Kind: ...
     def in_scope(self, node: ast.expr, module: ModuleInfo, parent: FunctionInfo | None) -> Kind: ...
 
 

@@ -74,6 +74,9 @@ def stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
     if kind is NOTHING:
         return kind
     kind = join(_as_declared(frame, owner, name, kind), _left(frame, owner, name))
+    if isinstance(kind, (k.Dictionary, k.Sequence)):
+        for cls in frame.interpreter.project.mro(owner.cls):
+            kind = frame.interpreter.scopes.filled(kind, cls, name)
     return kind if owner.made else _held(kind, name)
 
 
@@ -162,7 +165,7 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         if patterns:
             return join_all([stored(frame, owner, pattern) for pattern in patterns])
         if name in cls.body:
-            value = _field(frame, cls, name)
+            value = frame.interpreter.scopes.filled(_field(frame, cls, name), cls, name)
             if not _is_choice(value):
                 return k.with_home(value, k.Home("class", name)) if k.is_mutable(value) else value
             below = list(_chosen_below(frame, owner.cls, name))
@@ -335,6 +338,7 @@ def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
             if any(base.startswith("enum.") for base in project.lineage(owner.cls)[1]):
                 return k.Instance(owner.cls)
             value = interpreter.scopes.in_scope(cls.body[name], cls.module, cls.parent)
+            value = interpreter.scopes.filled(value, cls, name)
             return k.with_home(value, k.Home("class", name)) if k.is_mutable(value) else value
         if name in cls.classes:
             return k.Class(cls.classes[name])

@@ -12,6 +12,7 @@ from dynalint.analysis.assumptions import assumed
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
+from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind
 from dynalint.analysis.signatures import parameter_default
 from dynalint.analysis.steps import walk
@@ -90,7 +91,8 @@ def _is_mode(frame: Frame, node: ast.expr) -> bool:
 def by_default(frame: Frame, node: ast.expr) -> bool | None:
     """Return the truth value of a parameter's default, or of the default from which the constructor sets an attribute.
 
-    Return None for anything else.
+    `self.eos is not None` is also decided by a default, or by a parameter that is required. Return None for anything
+    else.
     """
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         answer = by_default(frame, node.operand)
@@ -99,6 +101,28 @@ def by_default(frame: Frame, node: ast.expr) -> bool | None:
         given = parameter_default(frame.context.function, node.id)
         truth = given.value if isinstance(given, ast.Constant) else None
         return truth if isinstance(truth, bool) and frame.env.get(node.id) == frame.context.params[node.id] else None
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and _is_none(node.comparators[0]):
+        setting, asked = _setting(frame, node.left), {ast.Is: True, ast.IsNot: False}.get(type(node.ops[0]))
+        if setting is None or asked is None:
+            return None
+        constructor, argument = setting
+        default = parameter_default(constructor, argument.arg)
+        if default is None:
+            return None if _may_be_none(argument.annotation) else not asked
+        return _is_none(default) is asked if isinstance(default, ast.Constant) else None
+    setting = _setting(frame, node)
+    default = parameter_default(setting[0], setting[1].arg) if setting is not None else None
+    return bool(default.value) if isinstance(default, ast.Constant) else None
+
+
+def _may_be_none(annotation: ast.expr | None) -> bool:
+    """Return whether an annotation mentions None, as `Optional[int]` and `int | None` do."""
+    text = "" if annotation is None else ast.unparse(annotation)
+    return "Optional" in text or "None" in text
+
+
+def _setting(frame: Frame, node: ast.expr) -> tuple[FunctionInfo, ast.arg] | None:
+    """Return the parameter of the constructor that is the only value of an attribute, with the constructor."""
     name = frame.self_attribute(node)
     if name is None or not isinstance(frame.receiver, k.Instance):
         return None
@@ -107,8 +131,9 @@ def by_default(frame: Frame, node: ast.expr) -> bool | None:
         return None
     constructor, statement = stores[0]
     value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-    default = parameter_default(constructor, value.id) if isinstance(value, ast.Name) else None
-    return bool(default.value) if isinstance(default, ast.Constant) else None
+    arguments = constructor.node.args
+    named = {one.arg: one for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return (constructor, named[value.id]) if isinstance(value, ast.Name) and value.id in named else None
 
 
 def _if_filled(frame: Frame, node: ast.expr) -> bool | None:

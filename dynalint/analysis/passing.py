@@ -54,9 +54,9 @@ def either_store(old: Kind, new: Kind) -> Kind:
     directly.
     """
     for given, other in ((old, new), (new, old)):
-        if isinstance(given, Unknown) and given.parameter is not None:
+        if isinstance(given, Unknown) and given.parameter is not None and not given.is_element:
             if isinstance(other, Unknown):
-                return old if other.parameter is not None else UNKNOWN
+                return old if other.parameter is not None and not other.is_element else UNKNOWN
             if all(one == k.NONE or _is_object(one) for one in other.members) and other != k.NONE:
                 return join(other, k.NONE) if given.optional else other
     return join(old, new)

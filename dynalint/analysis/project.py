@@ -236,12 +236,20 @@ class Project(Hierarchy):
         pattern = re.compile(rf"{word}(?<!\w{word})\b")  # a `\b` before the word would be much slower
         for module in self.mentioning(name):
             lines = [module.file.position(match.start())[0] for match in pattern.finditer(module.file.text)]
-            pending: list[ast.AST] = [*module.tree.body] if lines else []
-            while pending:
-                node = pending.pop()
-                if _spans(node, lines):
-                    yield module, node
-                    pending.extend(ast.iter_child_nodes(node))
+            yield from ((module, node) for node in self.nodes_on(module, lines))
+
+    def nodes_on(self, module: ModuleInfo, lines: list[int]) -> Iterator[ast.AST]:
+        """Yield the nodes of a module that span at least one of `lines`, which are sorted."""
+        pending: list[ast.AST] = [*module.tree.body] if lines else []
+        while pending:
+            node = pending.pop()
+            if _spans(node, lines):
+                yield node
+                pending.extend(ast.iter_child_nodes(node))
+
+    def function_at(self, module: ModuleInfo, node: ast.AST) -> FunctionInfo | None:
+        """Return the innermost function around a statement or expression, or None at the top level."""
+        return _function_at(module, node)
 
 
 # Packages that are never first-party, whichever folder is checked, because dynalint has its own data about them.
@@ -258,12 +266,13 @@ def _spans(node: ast.AST, lines: list[int]) -> bool:
     return index < len(lines) and lines[index] <= last
 
 
-def _function_at(module: ModuleInfo, node: ast.expr) -> FunctionInfo | None:
+def _function_at(module: ModuleInfo, node: ast.AST) -> FunctionInfo | None:
     """Return the innermost function around a node."""
     best: FunctionInfo | None = None
     for function in module.functions:
         own = function.node
-        inside = own.lineno <= node.lineno <= (own.end_lineno or own.lineno)
+        line = getattr(node, "lineno", 0)
+        inside = own.lineno <= line <= (own.end_lineno or own.lineno)
         if inside and (best is None or own.lineno >= best.node.lineno):
             best = function
     return best

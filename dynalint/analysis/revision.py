@@ -26,6 +26,7 @@ from dynalint.analysis.matching import Different, Function, merged
 from dynalint.analysis.project import Project
 from dynalint.analysis.reach import direct_changes, receiver_name, returned_value
 from dynalint.analysis.region import compiling_places
+from dynalint.analysis.registries import registering
 from dynalint.analysis.signatures import is_small
 from dynalint.analysis.steps import all_nodes
 from dynalint.analysis.subjects import tested_subjects
@@ -297,4 +298,5 @@ def _meaning(function: FunctionInfo) -> tuple[object, ...]:
         raise Different
     value, own = returned_value(function), receiver_name(function)
     returned = None if value is None else ast.dump(value)
-    return returned, direct_changes(function), tested_subjects(function, own), documented(function), _stores(function)
+    changes, subjects = direct_changes(function), tested_subjects(function, own)
+    return returned, changes, subjects, documented(function), _stores(function), registering(function)

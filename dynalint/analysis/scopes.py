@@ -17,6 +17,7 @@ from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo, walk_function
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, widened
 from dynalint.analysis.passing import either_known
+from dynalint.analysis.registries import Registries
 
 if TYPE_CHECKING:
     from dynalint.analysis.frame import Engine
@@ -36,6 +37,7 @@ class Scopes:
 
     def __init__(self, interpreter: Engine) -> None:
         self._interpreter = interpreter
+        self._registries = Registries(interpreter)
         self._globals: dict[tuple[ModuleInfo, str], Kind] = {}
         self._written: dict[ModuleInfo, frozenset[str]] = {}
         self._closures: dict[FunctionInfo, dict[Context | None, Environment]] = {}
@@ -126,6 +128,7 @@ class Scopes:
         if binding is not None:
             kind = k.join_all([self.in_scope(value, module, None) for value in binding])
             kind = _changing(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
+            kind = self.filled(kind, module, name)
             return k.with_home(kind, k.Home("global", name))
         if name.startswith("__") and name.endswith("__"):
             return UNKNOWN  # names such as `__file__` differ between modules
@@ -136,6 +139,10 @@ class Scopes:
             if kind != UNKNOWN:
                 return kind
         return k.External(f"builtins.{name}") if name in _BUILTINS else UNKNOWN
+
+    def filled(self, kind: Kind, place: ModuleInfo | ClassInfo, name: str) -> Kind:
+        """Return the kind of a global or an attribute of a class, with what other code registers in it."""
+        return self._registries.filled(kind, place, name)
 
     def _defined(self, binding: Import | ClassInfo | FunctionInfo) -> Kind:
         if isinstance(binding, Import):

@@ -46,7 +46,7 @@ def bind_target(frame: Frame, target: ast.expr, kind: Kind, value: ast.expr | No
         if target.id in frame.globals:
             _change_global(frame, target, kind, value)
         else:
-            frame.env[target.id] = kind
+            frame.env[target.id] = frame.shown(kind) if isinstance(kind, k.Unknown) else kind
             forget_name(frame, target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(frame, target, kind, value)

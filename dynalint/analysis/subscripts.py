@@ -21,7 +21,15 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
     """Return the kind of an element or slice."""
     base, index = taken_apart(frame, node)
     note_index(frame, node, base, index, "load")
-    return join_all([element_at(frame, one, node.slice, index) for one in k.present(base).members])
+    kind = join_all([element_at(frame, one, node.slice, index) for one in k.present(base).members])
+    # `isinstance(xs[0], list)` shows that other calls pass something else.
+    return kind if not isinstance(kind, k.Unknown) or _is_tested(node, frame.calling) else frame.shown(kind)
+
+
+def _is_tested(node: ast.Subscript, call: ast.Call | None) -> bool:
+    """Return whether a call is `isinstance` with this expression as its first argument."""
+    named = call is not None and isinstance(call.func, ast.Name) and call.func.id == "isinstance"
+    return named and call is not None and call.args[:1] == [node]
 
 
 def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
@@ -155,6 +163,9 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
             # If the code does not store anything under this key, other code has stored its value.
             return UNKNOWN if isinstance(base.rest, k.Nothing) else k.held_in(base, base.rest)
         return UNKNOWN if isinstance(base.value, k.Nothing) else k.held_in(base, base.value)
+    if isinstance(base, k.Unknown) and not isinstance(node, ast.Slice):
+        constant = index.constant if isinstance(index, k.Value) else k.MISSING
+        return base.element(repr(constant) if isinstance(constant, (int, str)) else "")
     if isinstance(base, k.Instance):
         return call_special(frame, base, "__getitem__", [index]) or UNKNOWN
     if isinstance(base, k.Class) and not any(

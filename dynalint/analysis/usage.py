@@ -30,6 +30,8 @@ _OF_LAYERS = frozenset(("log_softmax", "norm", "prelu", "relu", "sigmoid", "soft
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
 # These methods return the kind of their receiver, whether it is a tensor or a module.
 _CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
+# These methods of dicts return views of the values.
+_LISTING = ("items", "values")
 _CONVERSIONS = ("builtins.int", "builtins.float")
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
 
@@ -84,6 +86,10 @@ def unknown_method(frame: Frame, node: ast.Attribute, args: list[Kind]) -> Kind 
         owner = evaluate(frame, node.value)
         # If the receiver turns out to be a tensor, so is the result.
         return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
+    if node.attr in _LISTING and not args:
+        owner = evaluate(frame, node.value)
+        element = owner.element() if isinstance(owner, k.Unknown) else UNKNOWN
+        return k.Sequence("view", k.sequence("tuple", [UNKNOWN, element]) if node.attr == "items" else element)
     return None
 
 

@@ -86,3 +86,42 @@ def test_what_is_made_before_it_is_changed_is_told_of_once() -> None:
     lines = _UNDER_A_TEST + "\n        self.mask = self.mask * 2"
     found = dynalint.check_source("m.py", _MODEL.format(first="self.mask = None", lines=lines))
     assert [(one.code, one.line) for one in found] == [("DYN508", 12)]
+
+
+_FLAG = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, cached={default}):
+        super().__init__()
+        self.cached = cached
+        self.mask = None
+
+    def forward(self, x: torch.Tensor):
+        {lines}
+        return x * 2
+{rest}"""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "if not self.cached or self.mask is None:\n            self.mask = x * 1",
+        "if self.cached and self.mask is None:\n            self.mask = x * 1",
+        "if self.cached:\n            if self.mask is None:\n                self.mask = x * 1",
+        "mask = self.mask\n        if mask is None and self.cached:\n            self.mask = x * 1",
+    ],
+)
+def test_flag_has_its_default_unless_code_sets_it(lines: str) -> None:
+    def category(default: str, rest: str = "") -> str:
+        found = dynalint.check_source("m.py", _FLAG.format(default=default, lines=lines, rest=rest))
+        return next(one.category for one in found if one.code == "DYN508")
+
+    assert category("True") == "recompile"
+    assert category("False") == "advice"
+    assert category("True", "\n    def off(self):\n        self.cached = False\n") == "advice"
+    assert category("True", "\nmodel = Model(cached=False)\n") == "advice"
+    assert category("True", "\ndef other(cached):\n    return Model(cached=cached)\n") == "advice"
+    assert category("True", "\nmodel = Other(cached=False)\n") == "recompile"

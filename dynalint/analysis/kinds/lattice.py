@@ -70,7 +70,7 @@ def stand_in(given: Kind, other: Kind) -> Kind:
     If `other` is a layer or function, the result is just `other`, because `given` must be similar. If `given` is not an
     unknown parameter, the result is the join of both.
     """
-    left_out = isinstance(given, Unknown) and given.parameter is not None
+    left_out = isinstance(given, Unknown) and given.parameter is not None and not given.is_element
     return other if left_out and all(_is_callable(one) for one in other.members) else join(given, other)
 
 

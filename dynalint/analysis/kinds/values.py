@@ -69,6 +69,9 @@ class Composite(Kind):
 class Unknown(Kind):
     """Any value. `parameter` names the parameter of the current function that the value still equals, if any.
 
+    For an element of a parameter, it is the parameter's name followed by the index, as in `x[0]`, `x['image']` or, for
+    any element, `x[]`.
+
     `compared` is true for the result of a comparison with that parameter, which is a mask if the parameter is a tensor.
     `optional` is true for a parameter that defaults to None.
     """
@@ -76,6 +79,15 @@ class Unknown(Kind):
     parameter: str | None = None
     compared: bool = False
     optional: bool = False
+
+    @property
+    def is_element(self) -> bool:
+        """Whether the value is an element of a parameter."""
+        return self.parameter is not None and self.parameter.endswith("]")
+
+    def element(self, index: str = "") -> Unknown:
+        """Return an element of this value. Elements of elements are not told apart from other values."""
+        return UNKNOWN if self.parameter is None or self.is_element else Unknown(f"{self.parameter}[{index}]")
 
 
 @record(frozen=True, slots=True)

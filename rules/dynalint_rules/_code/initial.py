@@ -28,6 +28,31 @@ def initial(owner: ClassInfo, name: str, project: Project) -> list[ast.expr]:
     return given + [cls.body[name] for cls in related if name in cls.body]
 
 
+def by_default(test: ast.expr, owner: ClassInfo, project: Project) -> bool | None:
+    """Return the outcome of a test of the object's flags, if nothing sets them to anything but their defaults."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        outcome = by_default(test.operand, owner, project)
+        return None if outcome is None else not outcome
+    if not isinstance(test, ast.Attribute) or not isinstance(test.value, ast.Name) or test.value.id != "self":
+        return None
+    name, related = test.attr, [*project.mro(owner), *_below(owner)]
+    values = initial(owner, name, project)
+    if any(method.reached and method.name != "__init__" for cls in related for method, _ in _given(cls, name)):
+        return None
+    given = [value.id for cls in related for _, value in _given(cls, name) if isinstance(value, ast.Name)]
+    makers = {cls.name for cls in related} | {"__init__"}
+    calls = ((node, one) for one in given for _, node in project.nodes_with(one) if isinstance(node, ast.Call))
+    passed = [value for call, one in calls if _called(call) in makers for value in _passed(call, one)]
+    outcomes = {one.value if isinstance(one, ast.Constant) else None for one in [*values, *passed]}
+    only = outcomes.pop() if len(outcomes) == 1 else None
+    return only if isinstance(only, bool) else None
+
+
+def _passed(call: ast.Call, name: str) -> Iterator[ast.expr]:
+    """Yield what a call passes as this parameter by keyword."""
+    yield from (one.value for one in call.keywords if one.arg == name)
+
+
 def is_filled(owner: ClassInfo, name: str, project: Project) -> bool:
     """Return whether code that is not compiled adds items to the container in an attribute."""
     return any(

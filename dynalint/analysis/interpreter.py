@@ -78,6 +78,7 @@ class Interpreter:
         self._receivers: dict[FunctionInfo, Kind] = {}
         self._entered: set[FunctionInfo] = set()
         self._depth = 0
+        self._recording = False
         self.effects: dict[tuple[object, ...], None] | None = None
         self.changes = self._settled_changes = 0
         self.installed: CallsOfPackages | None = None
@@ -205,7 +206,7 @@ class Interpreter:
         shared = next((context for context in joined if context.agrees(params)), None)
         if shared is None:
             return self._context(function, self._and_from_outside(function, params), None)
-        if widen(shared, params):
+        if not self._recording and widen(shared, params):
             self._rerun(shared)
         return shared
 
@@ -389,6 +390,7 @@ class Interpreter:
         frame.budget = spent_now() or frame.budget
         frame.record = {}
         asked = spent_now()
+        self._recording = True  # what callers pass is settled, and does not depend on what rules ask for
         try:
             with nullcontext() if asked is not None else frame.budget.spending():
                 self._run_body(frame)
@@ -396,4 +398,6 @@ class Interpreter:
             if asked is not None:
                 raise
             self.budgets.leave_out(context.function.file, context.function)
+        finally:
+            self._recording = False
         return frame.record

@@ -30,7 +30,7 @@ def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[Compil
             continue
         aliases = _aliases(module)
         for function in (*module.functions, module.top):
-            own = _text(function)
+            own = function.text
             if _spells(own) or any(alias in own for alias in aliases):
                 yield from _uses(project, interpreter, function)
 
@@ -106,21 +106,11 @@ def dotted_name(interpreter: KindSource, function: FunctionInfo, node: ast.expr)
     return kind.name if isinstance(kind, k.External) else None
 
 
-def _text(function: FunctionInfo) -> str:
-    """Return the source of a function with its decorators, or the source of the whole file for a module's top level."""
-    file, node = function.file, function.node
-    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return file.text
-    starts, end = file.line_starts, node.end_lineno or node.lineno
-    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    return file.text[starts[first - 1] : starts[end] if end < len(starts) else None]
-
-
 def _imported_locally(function: FunctionInfo, name: str) -> str | None:
     """Return the dotted name that an import inside the function binds to a local name."""
     known: dict[str, str] | None = function.known.get(_imported_locally)
     if known is None:
-        nodes = walk_function(function.node) if "import " in _text(function) else ()
+        nodes = walk_function(function.node) if "import " in function.text else ()
         imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
         bound = [pair for node in imports for pair in bind_imports(function.module, node)]
         known = function.known[_imported_locally] = {

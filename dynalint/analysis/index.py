@@ -70,6 +70,16 @@ class FunctionInfo:
         return self.module.file
 
     @property
+    def text(self) -> str:
+        """The source lines with the decorators. For a lambda or a module's top level, this is the whole file."""
+        file, node = self.file, self.node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return file.text
+        starts, end = file.line_starts, node.end_lineno or node.lineno
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        return file.text[starts[first - 1] : starts[end] if end < len(starts) else None]
+
+    @property
     def enclosing(self) -> FunctionInfo | None:
         """The function whose variables this one closes over, as the methods of a class inside a function do."""
         return self.parent or (self.owner.parent if self.owner is not None else None)

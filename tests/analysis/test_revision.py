@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import analyze
+from dynalint.analysis.interpreter import Interpreter
+from dynalint.analysis.kinds import STR
 from dynalint.config import Configuration, Overrides
 from dynalint.linting.lint import Linter
 from dynalint.projects.workspace import open_workspace
@@ -401,3 +403,38 @@ class Heir(M5):
     def forward(self, x):
         return helper(super().forward(x))
 """
+
+
+CALLER = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = 1
+
+    def forward(self, x):
+        return self.step(x, self.n)
+
+    def step(self, x, n):
+        {body}
+        return x
+"""
+
+
+def test_recording_kinds_changes_nothing_for_callees(tmp_path: Path) -> None:
+    """What rules ask for must not change the state from which the next edit goes on."""
+    body = "\n        ".join(f"x = x + {number}" for number in range(20))
+    write(tmp_path, {"net.py": CALLER.format(body=body)})
+    project = analyze([tmp_path / "net.py"]).project
+    interpreter = project.interpreter
+    assert isinstance(interpreter, Interpreter)
+    (module,) = project.modules.values()
+    (cls,) = module.classes
+    (callee,) = interpreter.contexts[cls.methods["step"]]
+    before = dict(callee.params)
+    cls.attributes["n"] = STR  # another run of `forward` passes something else
+    project.kinds(cls.methods["forward"])
+    assert callee.params == before
+    assert interpreter.is_settled

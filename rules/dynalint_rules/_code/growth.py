@@ -147,10 +147,10 @@ def same(left: ast.expr, right: ast.expr) -> bool:
 
 
 def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
-    """Yield the functions, except constructors, that a compiled root reaches, in files that mention `name`."""
+    """Yield the functions, except constructors, that a compiled root reaches and whose text contains `name`."""
     for module in project.mentioning(name):
         for function in module.functions:
-            if function.reached and function.name != "__init__":
+            if function.reached and function.name != "__init__" and name in function.text:
                 yield function
 
 

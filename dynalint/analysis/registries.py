@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from dynalint.analysis.frame import Engine
 
 _STORE = r"(?:\[[^\n]*\]\s*=(?!=)|\.(?:update|setdefault|append)\()"
+# A registry that holds more than this is as good as unknown, and calling each of its functions would take long. It is
+# treated like one that code outside the project fills.
+_MOST = 64
 _CALLS = (".update(", ".setdefault(", ".append(")
 _Definition = FunctionInfo | ClassInfo
 _Use = tuple[ModuleInfo, _Definition | ast.Call]
@@ -44,7 +47,8 @@ class Registries:
         known = self._known.get((place, name))
         if known is None:
             self._known[place, name] = NOTHING  # what is stored may refer to the registry itself
-            known = self._known[place, name] = k.join_all(list(dict.fromkeys(self._registered(place, name))))
+            found = list(islice(dict.fromkeys(self._registered(place, name)), _MOST + 1))
+            known = self._known[place, name] = NOTHING if len(found) > _MOST else k.join_all(found)
         if known is NOTHING:
             return kind
         if isinstance(kind, k.Dictionary):

@@ -150,3 +150,11 @@ def test_registered_in_other_files(tmp_path: Path) -> None:
     )
     analysis = analyze(sorted(tmp_path.glob("*.py")))
     assert "slow" in {function.name for function in analysis.functions}
+
+
+def test_registry_with_very_many_functions_is_unknown() -> None:
+    def filled(count: int) -> str:
+        return NAMED + "".join(f"@register('f{i}')\ndef f{i}(x):\n    return slow(x)\n" for i in range(count))
+
+    assert lines(filled(64), "CHOICES[self.name](x)") == MARKED
+    assert lines(filled(65), "CHOICES[self.name](x)") == []

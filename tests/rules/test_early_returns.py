@@ -273,3 +273,9 @@ def test_elements_of_a_tensor_made_after_the_return_may_be_stored() -> None:
 )
 def test_what_the_caller_may_see_is_not_stored_on_every_call(rest: str) -> None:
     assert "stores to" in reasons(f"if x.sum() > 0:\n    return x * 3\n{rest}")[0]
+
+
+@pytest.mark.parametrize("read", ["z = x * y.sum().item()", "z = x * y.tolist()[0]", "z = x[torch.nonzero(y)[0]]"])
+def test_the_rest_does_not_run_on_every_call_while_it_breaks_the_graph(read: str) -> None:
+    (reason,) = reasons(f"if x.sum() > 0:\n    return x\n{read}\nreturn z + 1")
+    assert "breaks the graph as well" in reason

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dynalint.rulekit import Refusal, Rewrite, rw, walk, walk_function
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import effects_of, effects_of_always, refuse_lasting_effects
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.scope import Scope
@@ -47,6 +48,10 @@ _OPAQUE = (
     ast.Try, ast.With, ast.AsyncWith, ast.AsyncFor, ast.While, ast.Match, ast.FunctionDef, ast.AsyncFunctionDef,
     ast.ClassDef,
 )  # fmt: skip
+
+
+# Calls that break the graph, so that little would be gained if the code around them always ran.
+_READING = frozenset({"Tensor.item", "Tensor.tolist", "Tensor.numpy", "Tensor.nonzero", "torch.nonzero"})
 
 
 def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -153,6 +158,11 @@ class _EarlyReturn:
             if isinstance(node, ast.If | ast.IfExp) and is_tensor_test(scope, node.test):
                 raise Refusal(
                     f"{scope.quote(node.test)} after the early return is a separate test; rewrite that test first"
+                )
+            if isinstance(node, ast.Call) and callee(scope, node) in _READING:
+                raise Refusal(
+                    f"{scope.quote(node)} after the early return breaks the graph as well, and would always run; "
+                    "rewrite it first"
                 )
         refuse_lasting_effects(scope, self.following, "the code after the early return")
         return effects_of(scope, list(_expressions(self.following))).layers

@@ -423,11 +423,28 @@ def test_changes_in_place_of_what_others_see_are_declined() -> None:
     assert "for its side effect" in reason("z = x * 2\nw = z\nif x.sum() > 0:\n    z.add_(1)\nreturn z, w")
 
 
-def test_one_result_of_a_call_is_taken_and_two_are_not() -> None:
+def test_results_of_a_call_are_taken_apart() -> None:
     body = "if x.sum() > 0:\n    z, _ = x.max(dim=0)\nelse:\n    z = y\nreturn z"
     assert fixed(body) == "z = torch.where(x.sum() > 0, x.max(dim=0)[0], y)\nreturn z"
-    both = "if x.sum() > 0:\n    z, at = x.max(dim=0)\nelse:\n    z, at = y, y\nreturn z, at"
-    assert "assigns to more than one target at once" in reason(both)
+    both = "z, w = y, y\nif x.sum() > 0:\n    z, w = torch.aminmax(z, dim=0)\nreturn z, w"
+    assert fixed(both) == lines("""
+        z, w = y, y
+        condition = x.sum() > 0
+        new_z, new_w = torch.aminmax(z, dim=0)
+        z = torch.where(condition, new_z, z)
+        w = torch.where(condition, new_w, w)
+        return z, w
+    """)
+    kept = "z = y\nif x.sum() > 0:\n    z, w = torch.aminmax(z, dim=0)\n    z = z + w\nreturn z"
+    assert fixed(kept) == lines("""
+        z = y
+        condition = x.sum() > 0
+        z_2, w = torch.aminmax(z, dim=0)
+        z = torch.where(condition, z_2 + w, z)
+        return z
+    """)
+    starred = "if x.sum() > 0:\n    z, *w = x.max(dim=0)\nelse:\n    z = y\nreturn z"
+    assert "assigns to more than one target at once" in reason(starred)
 
 
 def test_a_value_that_is_repeated_outside_the_test_is_short_and_pure() -> None:
@@ -527,7 +544,7 @@ def test_conditions(body: str, clause: str) -> None:
         ),
         ("for i in range(3):\n    if x.sum() > 0:\n        x = x + 1\n        break\nreturn x", "leaves the loop"),
         ('if x.sum() > 0:\n    with torch.autocast("cpu"):\n        x = x * 2\nreturn x', "`with` statement"),
-        ("if x.sum() > 0:\n    x, y = x.chunk(2)\nreturn x - y", "more than one target"),
+        ("if x.sum() > 0:\n    x, *y = x.chunk(2)\nreturn x - y", "more than one target"),
         ("if x.sum() > 0:\n    x += 1\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = x.add_(1)\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = torch.relu_(x)\nreturn x", "in place"),

@@ -253,7 +253,7 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             return _one_by_one(scope, statement, target.elts, statement.value.elts)
         if isinstance(target, ast.Tuple) and len(statement.targets) == 1:
-            return _only_item(scope, statement, target.elts)
+            return _unpacked(scope, statement, target.elts)
     elif isinstance(statement, ast.AugAssign | ast.AnnAssign) and isinstance(statement.target, ast.Name):
         name = statement.target.id
         if isinstance(statement, ast.AugAssign):
@@ -288,26 +288,30 @@ def _one_by_one(
     return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
 
 
-def _only_item(scope: Scope, statement: ast.Assign, targets: Sequence[ast.expr]) -> list[Assignment]:
-    """Return the assignment of the only name that other code reads, as in `least, _ = x.min(dim=1)`."""
+def _unpacked(scope: Scope, statement: ast.Assign, targets: Sequence[ast.expr]) -> list[Assignment]:
+    """Split `least, _ = x.min(dim=1)` into an assignment for each name that other code reads."""
     value, kind = statement.value, scope.kind(statement.value)
-    read = [at for at, one in enumerate(targets) if not isinstance(one, ast.Name) or any(loads(scope, one.id))]
-    target = targets[read[0]] if len(read) == 1 else None
-    if not isinstance(value, ast.Call) or not isinstance(target, ast.Name):
+    names = [one.id if isinstance(one, ast.Name) else "" for one in targets]
+    read = [at for at, name in enumerate(names) if not name or any(loads(scope, name))]
+    if not isinstance(value, ast.Call) or not read or not all(names) or len(set(names)) < len(names):
         raise Refusal(why_not(scope, statement))
-    item = ast.copy_location(ast.Subscript(value, ast.Constant(read[0]), ast.Load()), value)
     items = kind.items if isinstance(kind, k.Sequence) else None
-    of_known = items is not None and len(items) == len(targets)
-    scope.made[item] = items[read[0]] if items is not None and of_known else k.UNKNOWN
-    scope.composed.add(item)
-    return [Assignment(target.id, item, statement, item=read[0])]
+    known = items if items is not None and len(items) == len(targets) else (k.UNKNOWN,) * len(targets)
+    found: list[Assignment] = []
+    for at in read:
+        item = ast.copy_location(ast.Subscript(value, ast.Constant(at), ast.Load()), value)
+        scope.made[item] = known[at]
+        scope.composed.add(item)
+        found.append(Assignment(names[at], item, statement, item=at))
+    return found
 
 
 def assigns_at_once(block: Block) -> bool:
     """Return whether a statement in a block reads a name after assigning to it, given the order of its targets."""
     for one, other in itertools.combinations(block.assignments, 2):
         reads = (node for node in walk(other.value) if isinstance(node, ast.Name))
-        if one.statement is other.statement and any(node.id == one.name for node in reads):
+        together = one.statement is other.statement and one.item is None  # a call for several items runs only once
+        if together and any(node.id == one.name for node in reads):
             return True
     return False
 

@@ -472,6 +472,8 @@ class M(torch.nn.Module):
         ("MultiheadAttention(8, 2, dropout=0.0)", False),
         ("MultiheadAttention(8, 2, 0.1)", True),
         ("MultiheadAttention(8, 2, dropout=0.1)", True),
+        ("MultiheadAttention(8, 2, **dict(dropout=0.1))", True),
+        ("GRU(8, 8)", True),
         ("TransformerEncoderLayer(8, 2)", True),
         ("Dropout()", True),
     ],

@@ -11,6 +11,7 @@ from dynalint.rulebook.pages import Example
 from dynalint.rules import Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView
+from dynalint_rules.shapes.counting_call import CountingCall
 from dynalint_rules.shapes.mask_read import MaskRead
 from dynalint_rules.shapes.masked_store import MaskedStore
 
@@ -118,3 +119,29 @@ def test_a_name_of_a_tuple_that_keeps_its_value() -> None:
     text = fixed("m = x > 0\na, b = x[m], v[m]\nx = v\nreturn a.sum() + b.mean() + x.sum()", head=LOSS)
     assert "a, b = x, v" in text
     assert "torch.where(m, a, 0).sum()" in text
+
+
+def test_the_mask_of_a_bincount_does_not_change_before_it() -> None:
+    rule = CountingCall()
+    kept = "m = n > 0\nids = n[m]\nreturn torch.bincount(ids, minlength=4)"
+    assert "torch.where(m, n, 0).long()" in fixed(kept, rule, LOSS)
+    changed = "m = n > 0\nids = n[m]\nm = m & (n < 3)\nreturn torch.bincount(ids, minlength=4)"
+    assert "scatter_add" not in fixed(changed, rule, LOSS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return [torch.bincount(row[row > 0], minlength=4) for row in n]",
+        "m = n > 0\nreturn torch.bincount(n[m], minlength=4) if x.shape[0] > 2 else n",
+        "m = n > 0\nreturn x.shape[0] > 2 and torch.bincount(n[m], minlength=4)",
+    ],
+)
+def test_nothing_is_computed_before_an_expression_that_may_not_run(body: str) -> None:
+    assert "scatter_add" not in fixed(body, CountingCall(), LOSS)
+
+
+def test_what_masked_select_counts_may_be_more_than_the_mask() -> None:
+    text = fixed("m = n > 0\nreturn x.masked_select(m).mean()", head=LOSS)
+    assert "/ m.expand_as(x).sum()" in text
+    assert "/ m.sum()" in fixed("m = x > 0\nreturn x.masked_select(m).mean()", head=LOSS)

@@ -35,14 +35,14 @@ _PURE_NAMES |= {
 }
 # Methods that read a container without changing it.
 _PURE_METHODS = frozenset(
-    "copy count endswith format get index items join keys lower numel replace split startswith strip "
-    "upper values".split()
+    "buffers children copy count endswith format get index items join keys lower modules named_buffers named_children "
+    "named_modules named_parameters numel parameters replace split startswith strip upper values".split()
 )
 # Layers that update statistics or draw random numbers on every call in training.
 _STATEFUL = ("BatchNorm", "InstanceNorm", "SyncBatchNorm", "Fake", "Observer", "AdaptiveLogSoftmax")
 _RANDOM = ("Dropout", "RReLU", "FractionalMaxPool", "MultiheadAttention", "Transformer", "RNN", "LSTM", "GRU")
-# Of these, layers that only draw random numbers if they are created with dropout.
-_WITHOUT_DROPOUT = frozenset({"MultiheadAttention", "RNN", "LSTM", "GRU"})
+# Of these, layers that only draw random numbers if they are created with dropout. Dynamo does not trace recurrent ones.
+_WITHOUT_DROPOUT = frozenset({"MultiheadAttention"})
 _STATEFUL_FUNCTIONS = frozenset({"batch_norm", "instance_norm"})
 _RANDOM_FUNCTIONS = frozenset(
     "rand randn randint rand_like randn_like randint_like randperm normal bernoulli poisson multinomial "
@@ -304,7 +304,7 @@ def _made_inplace(scope: Scope, func: ast.expr) -> bool:
 def _is_made_without_dropout(scope: Scope, func: ast.expr, name: str) -> bool:
     """Return whether the layer in `self.name` has a dropout of 0 by default, and is created without one."""
     made = [call for call in _made(scope, func) if ast.unparse(call.func).rpartition(".")[2] == name]
-    few = all(len(call.args) <= 2 and not _is_set(call, "dropout") for call in made)
+    few = all(len(call.args) <= 2 and not _is_set(call, "dropout") and not _is_starred(call) for call in made)
     return bool(made) and few and name in _WITHOUT_DROPOUT
 
 
@@ -315,6 +315,10 @@ def _made(scope: Scope, func: ast.expr) -> Iterator[ast.Call]:
         for cls in scope.project.mro(owner):
             for _, statement in cls.stores.get(func.attr, ()):
                 yield from (child for child in walk(statement) if isinstance(child, ast.Call))
+
+
+def _is_starred(call: ast.Call) -> bool:
+    return any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords)
 
 
 def _is_set(node: ast.Call, name: str) -> bool:

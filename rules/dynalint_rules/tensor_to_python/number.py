@@ -87,7 +87,7 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         raise Refusal(f"no tensor can represent the result of `{name}()`; compute it from shapes, or in eager code")
     source = event.node.args[0]
     shown = scope.quote(source)
-    found = detached(scope, source, read=event.node)
+    found = detached(scope, source, read=event.node, whole=name == "int")
     tensor = k.only_tensor(scope.kind(source))
     dtype = tensor.dtype if tensor else None
     wide = name == "int" and dtype != "int"  # `.long()` follows
@@ -96,9 +96,7 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
         text = text.replace(".detach()", "").replace(".clone()", "")  # a comparison reads the value at once
     flow.conditions.update(dict.fromkeys(found.conditions))
     if name == "int":
-        # What `.long()` returns has no gradient, and is a copy of any other dtype.
-        text = text if dtype == "int" else f"{text.replace('.detach()', '')}.long()"
-        text = text.replace(".clone()", "") if dtype == "float" else text
+        text += "" if dtype == "int" else ".long()"
         if dtype in ("float", None):
             flow.conditions[f"{shown} is finite"] = None
     elif dtype in ("bool", "complex"):

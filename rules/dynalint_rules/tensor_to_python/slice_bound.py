@@ -80,7 +80,7 @@ def _filled(scope: Scope, event: Subscript | Call) -> Rewrite | None:
     found = filled(scope, node, bounded[0]) if isinstance(node, ast.Subscript) and len(bounded) == 1 else None
     if found is None:
         return None
-    title = "Fill where a mask of the positions selects"
+    title = "Store through a mask of the positions"
     return Rewrite(title, "conditional", rw.written(scope.file, *found[0]), tuple(found[1]), scope.imports)
 
 

@@ -12,10 +12,14 @@ from dynalint.rulekit import Call, Refusal, Rewrite, k, rw, walk
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.names import loads, only_value, statement_of
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.selection import source_of
+from dynalint_rules._code.selection import Selection, source_of
+from dynalint_rules._shared.mask.selected_chains import is_stable
 from dynalint_rules._shared.mask.trailing_dimensions import rank_of
+from dynalint_rules._shared.text import atom
 
 _CONVERSIONS = frozenset({"long", "int", "to"})
+_MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_INT64 = (".long()", "argmax(", "argmin(", "int64", "torch.long")
 _SIMPLE = ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return | ast.Expr
 
 
@@ -36,6 +40,8 @@ def counted_in_bins(scope: Scope, event: Call) -> Rewrite:
         )
     source, bins = given[0], keywords["minlength"]
     effects_of(scope, [source, bins])
+    if not _runs_once(scope, node):
+        raise Refusal(f"{scope.quote(source)} would be computed more than once; assign it to a variable first")
     value, name = source, ""
     if isinstance(source, ast.Name) and len(list(loads(scope, source.id))) == 1:
         value, name = only_value(scope, source.id, source) or source, source.id
@@ -48,23 +54,39 @@ def counted_in_bins(scope: Scope, event: Call) -> Rewrite:
         shown = scope.text(mask) if isinstance(mask, ast.Name | ast.Attribute) else f"({scope.text(mask)})"
         ones = f"{shown}{flat}.long()"
         sources = {one: scope.text(whole) for one, whole in reads.items()}
-        made = f"{scope.torch}.where({scope.text(mask)}, {rw.spliced(scope.file, value, sources)}, 0)"
+        made = f"{scope.torch}.where({scope.text(mask)}, {rw.spliced(scope.file, value, sources)}, 0){_as_index(value)}"
         if name:
             changes.append((value, made))
     else:
-        made = scope.text(source)
+        made = f"{atom(source, scope.text(source))}{_as_index(value)}"
     if not name and (found is not None or not isinstance(source, ast.Name | ast.Attribute)):
         statement = statement_of(scope, node)
-        if not isinstance(statement, _SIMPLE):
-            raise Refusal(f"{scope.quote(source)} would be computed more than once; assign it to a variable first")
         name = scope.fresh_name("index")
         changes.append((statement, [f"{name} = {made}", statement]))
     name = name or scope.text(source)
     ones = ones or f"{scope.torch}.ones_like({name})"
     changes.append((node, f"{name}.new_zeros({scope.text(bins)}).scatter_add(0, {name}{flat}, {ones})"))
     below = f"{scope.quote(source)} is a one-dimensional int64 tensor with values less than {scope.quote(bins)}"
+    if found is not None and not is_stable(scope, Selection(next(iter(reads)), next(iter(reads.values())), mask)):
+        raise Refusal(f"{scope.quote(mask)} may change between the selection and the count; count in one statement")
     edits = rw.written(scope.file, *changes)
     return Rewrite("Add ones to a fixed number of bins", "conditional", edits, (below,), scope.imports)
+
+
+def _runs_once(scope: Scope, node: ast.expr) -> bool:
+    """Return whether a call runs exactly when its statement does, so that the statement before it can do a part."""
+    around = scope.parents[node]
+    while isinstance(around, ast.expr | ast.keyword):
+        if isinstance(around, _MAYBE):
+            return False
+        around = scope.parents[around]
+    return isinstance(around, _SIMPLE)
+
+
+def _as_index(value: ast.expr) -> str:
+    """Return what converts an index to int64, or nothing if the code shows that it is one."""
+    text = ast.unparse(value)
+    return "" if any(word in text for word in _INT64) else ".long()"
 
 
 def _taken(scope: Scope, value: ast.expr) -> tuple[ast.expr, dict[ast.expr, ast.expr]] | None:

@@ -66,22 +66,6 @@ class Chain:
     flattened: dict[ast.Call, ast.expr] = field(default_factory=dict)
     risky: bool = False
 
-    def is_stable(self) -> bool:
-        """Return whether the mask has the same value wherever the rewrite uses it."""
-        scope, mask = self.scope, self.read.mask
-        if scope.tensor(mask) is None or not is_pure(scope, mask):
-            return False
-        first = (self.read.node.lineno, self.read.node.col_offset)
-        read = {ast.unparse(one) for one in walk(mask) if isinstance(one, ast.Attribute)}
-        for one in walk_function(scope.function.node):
-            if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load) and ast.unparse(one) in read:
-                return False
-        for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)}:
-            later = any((one.lineno, one.col_offset) > first for one in stores(scope, name))
-            if later or may_change_in_place(scope, name):
-                return False
-        return True
-
     def is_certain(self) -> bool:
         """Return whether the code shows the number of dimensions per mask element, if it matters."""
         labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.takes_labels]
@@ -326,6 +310,23 @@ class Chain:
         found = self.reduced.setdefault(call, Reduction(values, name, own))
         found.own = max(found.own, own)
         return -1
+
+
+def is_stable(scope: Scope, read: Selection) -> bool:
+    """Return whether a mask has the same value at a selection and everywhere after it."""
+    mask = read.mask
+    if scope.tensor(mask) is None or not is_pure(scope, mask):
+        return False
+    first = (read.node.lineno, read.node.col_offset)
+    attributes = {ast.unparse(one) for one in walk(mask) if isinstance(one, ast.Attribute)}
+    for one in walk_function(scope.function.node):
+        if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load) and ast.unparse(one) in attributes:
+            return False
+    for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)}:
+        later = any((one.lineno, one.col_offset) > first for one in stores(scope, name))
+        if later or may_change_in_place(scope, name):
+            return False
+    return True
 
 
 def _target_of(statement: ast.stmt | ast.expr, value: ast.expr) -> ast.Name | None:

@@ -11,6 +11,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.passed_values import parameter_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
+from dynalint_rules._shared.mask.trailing_dimensions import rank_of
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -77,8 +78,7 @@ class Loss:
         `made` is the mask's value.
         """
         scores, labels, file = *self.operands, scope.file
-        known = scope.tensor(mask)
-        flat = known is None or known.rank != 1
+        flat = rank_of(scope, mask) != 1
         given = labels.value if isinstance(labels, ast.Subscript) else labels
         ignored = _ignored_by(scope, made, given)
         kept = rw.kept(file, given)

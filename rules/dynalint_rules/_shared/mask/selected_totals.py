@@ -16,8 +16,8 @@ from dynalint_rules._code.names import end_of, has_one_value, loads, only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import Selection
 from dynalint_rules._shared.branch.branch_values import FINITE
-from dynalint_rules._shared.mask.selected_chains import Chain
-from dynalint_rules._shared.mask.trailing_dimensions import rank_of
+from dynalint_rules._shared.mask.selected_chains import Chain, is_stable
+from dynalint_rules._shared.mask.trailing_dimensions import have_one_origin, rank_of
 from dynalint_rules._shared.number.numbers import flow_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     """Return the rewrite of all selections with a mask in a function's body, or None if the mask has other uses."""
     chain = Chain(scope, read)
-    if not chain.is_stable() or not chain.follow():
+    if not is_stable(scope, read) or not chain.follow():
         return None
     chain = Chain(scope, read, rows=chain.rows)
     chain.follow()
@@ -67,7 +67,7 @@ def _changes(chain: Chain) -> list[rw.Change]:
                 changes += [(one, rw.calling("flatten", rw.number(0), rw.number(-2))) for one in loss.operands]
             own = 0 if loss.by_row else max(reached.values())
             changes.append((call, _total(chain, loss.of_each(scope, call), loss.reduction, own, flat=flat)))
-    changes += [(count, rw.method(rw.kept(scope.file, mask), "sum")) for count in chain.counts]
+    changes += [(count, _count(chain)) for count in chain.counts]
     return changes + _without_mask(chain, risky)
 
 
@@ -145,14 +145,23 @@ def _renamed(chain: Chain, statement: ast.stmt, name: str, one: Selection) -> li
 
 def _total(chain: Chain, values: cst.BaseExpression, name: str, own: int, *, flat: bool = False) -> cst.BaseExpression:
     """Return the reduction of `values` over the full shape, or over one dimension if they are `flat`."""
-    scope, mask = chain.scope, chain.read.mask
+    scope = chain.scope
     if name == "mean":
         values = rw.method(values, "flatten", rw.number(-own)) if own > 1 else values
         values = rw.method(values, "mean", rw.number(-1)) if own else values
     over = _mask_over(chain, own if name == "sum" else 0)
     over = rw.method(over, "flatten") if flat else over
     total = rw.method(rw.call(f"{scope.torch}.where", over, values, rw.number(0)), "sum")
-    return total if name == "sum" else rw.operation(total, "/", rw.method(rw.kept(scope.file, mask), "sum"))
+    return total if name == "sum" else rw.operation(total, "/", _count(chain))
+
+
+def _count(chain: Chain) -> cst.BaseExpression:
+    """Return the number of selected elements. `masked_select` broadcasts the mask, unless it comes from the tensor."""
+    scope, mask, first = chain.scope, chain.read.mask, chain.selections[0][0]
+    selected = rw.kept(scope.file, mask)
+    if isinstance(first.node, ast.Call) and not have_one_origin(scope, first.source, mask):
+        selected = rw.method(selected, "expand_as", rw.kept(scope.file, first.source))
+    return rw.method(selected, "sum")
 
 
 def _without_mask(chain: Chain, risky: bool) -> list[rw.Change]:

@@ -64,6 +64,11 @@ def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
     forms = [_form(scope, one, _MOST_STEPS) for one in (source, mask)]
     if all(one.rank is not None for one in forms):
         return True
+    return have_one_origin(scope, source, mask)
+
+
+def have_one_origin(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
+    """Return whether the dimensions of a tensor and of a mask come from the same tensor."""
     return not _origins(scope, source, _MOST_STEPS).isdisjoint(_origins(scope, mask, _MOST_STEPS))
 
 

@@ -30,10 +30,11 @@ class Detached:
     conditions: tuple[str, ...]
 
 
-def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None) -> Detached:
+def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, whole: bool = False) -> Detached:
     """Return the replacement for the number in `source`, which has a single element.
 
-    `read` is the expression that reads the number, if the code around it stays.
+    `read` is the expression that reads the number, if the code around it stays. If `whole` is true, `.long()` follows,
+    unless the tensor has integers. Its result has no gradient, and is a copy of a tensor with any other dtype.
 
     Raises: Refusal: Unless `source` is always a torch tensor or always an array.
     """
@@ -52,11 +53,11 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None) ->
     without = tensor.dtype in ("bool", "int") or without_gradients(scope.function)
     used_first = without and read is not None and _is_changed_last(scope, source, read)
     plain = read is not None and (tensor.dtype in ("bool", "int") or used_first)
-    if not tensor.array and not plain and not _is_detached(scope, source):
+    if not tensor.array and not plain and not whole and not _is_detached(scope, source):
         text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(source, scope.function.node)
     # Autograd saves neither of these, so the tensor can be changed as soon as it has been used.
-    if not (at_once or stays or used_first or _is_fresh(scope, source)):
+    if not (at_once or stays or used_first or _is_fresh(scope, source) or (whole and tensor.dtype == "float")):
         # A number is a copy. A detached tensor shares memory, so later in-place changes would affect it.
         text += ".clone()"
     if tensor.rank is None:

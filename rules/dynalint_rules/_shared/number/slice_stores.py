@@ -1,7 +1,7 @@
 """Stores of a number in a slice whose bounds become tensors.
 
 spec[:, low:low + width] = 0        position = torch.arange(spec.shape[1], device=spec.device)
-                                    spec.transpose(1, -1).masked_fill_((position >= low) & (position < low + width), 0)
+                                    spec[:, (position >= low) & (position < low + width)] = 0
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.operator, ast.Un
 
 
 def filled(scope: Scope, subscript: ast.Subscript, part: ast.Slice) -> tuple[list[rw.Change], list[str]] | None:
-    """Return the changes that fill where a mask selects, and the conditions for it, or None for any other store.
+    """Return the changes that store where a mask selects, and the conditions for it, or None for any other store.
 
     The mask compares the positions in one dimension with the bounds of the slice `part`.
     """
@@ -36,11 +36,9 @@ def filled(scope: Scope, subscript: ast.Subscript, part: ast.Slice) -> tuple[lis
         f"{name} {sign} {scope.text(one)}" for sign, one in ((">=", part.lower), ("<", part.upper)) if one is not None
     ]
     mask = tests[0] if len(tests) == 1 else " & ".join(f"({one})" for one in tests)
-    last = dimension == -1 or (tensor.rank is not None and dimension == tensor.rank - 1)
-    view = shown if last else f"{shown}.transpose({dimension}, -1)"
     lines = [
         f"{name} = {scope.torch}.arange({shown}.shape[{dimension}], device={shown}.device)",
-        f"{view}.masked_fill_({mask}, {scope.text(statement.value)})",
+        f"{rw.spliced(scope.file, subscript, {part: mask})} = {scope.text(statement.value)}",
     ]
     return [(statement, lines)], [f"{scope.quote(one)} is not negative" for one in bounds]
 

@@ -8,7 +8,7 @@ import pytest
 
 import dynalint
 from dynalint.rulebook.pages import Example
-from dynalint.rules import Rule
+from dynalint.rules import Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView
 from dynalint_rules.shapes.counting_call import CountingCall
@@ -145,3 +145,14 @@ def test_what_masked_select_counts_may_be_more_than_the_mask() -> None:
     text = fixed("m = n > 0\nreturn x.masked_select(m).mean()", head=LOSS)
     assert "/ m.expand_as(x).sum()" in text
     assert "/ m.sum()" in fixed("m = x > 0\nreturn x.masked_select(m).mean()", head=LOSS)
+
+
+def test_a_loss_has_a_longer_form_for_targets_that_are_not_numbers_elsewhere() -> None:
+    rule = MaskRead()
+    code = LOSS + "    m = n > 0\n    return F.mse_loss(x[m], v[m])\n"
+    (found, *_) = StaticView(Case(rule, Example("x", code)), [rule]).own
+    assert isinstance(found.answer, Rewrite)
+    assert found.answer.otherwise is not None
+    new = "".join(one.content for one in found.answer.otherwise.replacements)
+    assert "torch.where(m, x, 1)" in new
+    assert "torch.where(m, v, 1)" in new

@@ -8,6 +8,7 @@ return F.mse_loss(scores, y[known])         loss = F.mse_loss(scores, y, reducti
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Rewrite, Safety, rw, walk
@@ -36,8 +37,16 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
         return None
     chain = Chain(scope, read, rows=chain.rows)
     chain.follow()
+    short = _rewritten(chain, protected=_is_risky(chain))
+    return short if _is_risky(chain) else replace(short, otherwise=_rewritten(chain, protected=True))
+
+
+def _rewritten(chain: Chain, *, protected: bool) -> Rewrite:
+    """Return the rewrite. If it is `protected`, elements that are not selected cannot be NaN."""
+    scope, read = chain.scope, chain.read
     flows = [flow_of(scope, count, "int", wide=True) for count in chain.counts]
-    edits = rw.written(scope.file, *_changes(chain), *(edit for flow in flows for edit in flow.edits))
+    changes = _changes(chain, protected)
+    edits = rw.written(scope.file, *changes, *(edit for flow in flows for edit in flow.edits))
     shape = f"{scope.quote(read.mask)} covers the first dimensions of the tensor that it selects from"
     clauses = dict.fromkeys([shape, OTHER_ORDER, FINITE, *(clause for flow in flows for clause in flow.clauses)])
     safety: Safety = "unsafe" if any(flow.changes for flow in flows) else "conditional"
@@ -47,13 +56,19 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     return Rewrite(_TITLE, safety, edits, tuple(clauses), tuple(imports), tuple(leaves), ranks=ranks)
 
 
-def _changes(chain: Chain) -> list[rw.Change]:
+def _is_risky(chain: Chain) -> bool:
+    """Return whether the new code computes what may be NaN or infinite where the mask is false."""
+    mask = chain.read.mask
+    value = only_value(chain.scope, mask.id, mask) if isinstance(mask, ast.Name) else mask
+    asked = {one.attr for one in walk(value) if isinstance(one, ast.Attribute)} if value is not None else set()
+    return chain.risky or not asked.isdisjoint(_NO_NUMBERS)
+
+
+def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
     """Return the changes to the selections, to what reduces them, and to the mask."""
     scope, mask = chain.scope, chain.read.mask
     value = only_value(scope, mask.id, mask) if isinstance(mask, ast.Name) else mask
-    asked = {one.attr for one in walk(value) if isinstance(one, ast.Attribute)} if value is not None else set()
-    risky = chain.risky or not asked.isdisjoint(_NO_NUMBERS)
-    changes = _of_selections(chain, risky)
+    changes = _of_selections(chain, protected)
     changes += [(one, rw.kept(scope.file, receiver)) for one, receiver in chain.flattened.items()]
     for call, found in chain.reduced.items():
         values = rw.kept(scope.file, found.values)
@@ -68,21 +83,21 @@ def _changes(chain: Chain) -> list[rw.Change]:
             own = 0 if loss.by_row else max(reached.values())
             changes.append((call, _total(chain, loss.of_each(scope, call), loss.reduction, own, flat=flat)))
     changes += [(count, _count(chain)) for count in chain.counts]
-    return changes + _without_mask(chain, risky)
+    return changes + _without_mask(chain, protected)
 
 
-def _of_selections(chain: Chain, risky: bool) -> list[rw.Change]:
+def _of_selections(chain: Chain, protected: bool) -> list[rw.Change]:
     """Return the changes that replace selections by the tensors that they select from.
 
-    If `risky` is true, the new code computes what may be NaN or infinite where the mask is false. Then elements that
-    are not selected are replaced even if they are NaN. Otherwise, their gradients would be NaN.
+    If `protected` is true, elements that are not selected are replaced even if they are NaN. Otherwise, gradients of
+    what is computed from them would be NaN.
     """
     scope = chain.scope
     changes: list[rw.Change] = []
     done: set[ast.stmt | None] = set()
     for one, own in chain.selections:
         source: cst.BaseExpression = rw.kept(scope.file, one.source)
-        if risky and one.node not in [found.values for found in chain.reduced.values()]:
+        if protected and one.node not in [found.values for found in chain.reduced.values()]:
             source = rw.call(f"{scope.torch}.where", _mask_over(chain, own), source, rw.number(1))
             changes.append((one.node, source))
             continue
@@ -164,12 +179,12 @@ def _count(chain: Chain) -> cst.BaseExpression:
     return rw.method(selected, "sum")
 
 
-def _without_mask(chain: Chain, risky: bool) -> list[rw.Change]:
+def _without_mask(chain: Chain, protected: bool) -> list[rw.Change]:
     """Remove a mask that was only created for a loss, because the loss now ignores the label instead."""
     scope, mask = chain.scope, chain.read.mask
     if not isinstance(mask, ast.Name) or any(loss.keeps_mask for loss, _ in chain.losses.values()):
         return []
-    if chain.reduced or risky or len(list(loads(scope, mask.id))) > len(chain.selections):
+    if chain.reduced or protected or len(list(loads(scope, mask.id))) > len(chain.selections):
         return []
     made = only_value(scope, mask.id, mask)
     statement = scope.parents.get(made) if made is not None else None

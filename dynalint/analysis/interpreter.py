@@ -38,8 +38,7 @@ from dynalint.analysis.statements import run_block
 from dynalint.analysis.steps import AnalysisFailure, Budgets, Exhausted, spent_now
 from dynalint.analysis.tensor_evidence import TensorEvidence
 
-# The maximum number of argument combinations for which a small function is interpreted separately. Any others share one
-# context.
+# How many combinations of arguments a small function is interpreted for separately. Any others share one context.
 _MOST_CONTEXTS = 6
 # After this many runs, results are joined with earlier results. Before that, not all arguments have been seen.
 _RUNS_AFRESH = 2
@@ -77,8 +76,7 @@ class Interpreter:
         self.definitions = Definitions()
         self._receivers: dict[FunctionInfo, Kind] = {}
         self._entered: set[FunctionInfo] = set()
-        self._depth = 0
-        self._recording = False
+        self._depth, self._recording = 0, False
         self.effects: dict[tuple[object, ...], None] | None = None
         self.changes = self._settled_changes = 0
         self.installed: CallsOfPackages | None = None
@@ -388,8 +386,7 @@ class Interpreter:
         frame = self._frame(context)
         frame.context = Context(context.function, context.params)
         frame.budget = spent_now() or frame.budget
-        frame.record = {}
-        asked = spent_now()
+        frame.record, asked = {}, spent_now()
         self._recording = True  # what callers pass is settled, and does not depend on what rules ask for
         try:
             with nullcontext() if asked is not None else frame.budget.spending():

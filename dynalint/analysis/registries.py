@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import NOTHING, Kind, join
-from dynalint.analysis.steps import all_nodes
+from dynalint.analysis.steps import all_nodes, note_cut
 
 if TYPE_CHECKING:
     from dynalint.analysis.frame import Engine
@@ -49,6 +49,8 @@ class Registries:
             self._known[place, name] = NOTHING  # what is stored may refer to the registry itself
             found = list(islice(dict.fromkeys(self._registered(place, name)), _MOST + 1))
             known = self._known[place, name] = NOTHING if len(found) > _MOST else k.join_all(found)
+            if len(found) > _MOST:
+                note_cut(f"`{name}` holds more than {_MOST} functions or classes, which are not followed")
         if known is NOTHING:
             return kind
         if isinstance(kind, k.Dictionary):

@@ -69,9 +69,7 @@ class Composite(Kind):
 class Unknown(Kind):
     """Any value. `parameter` names the parameter of the current function that the value still equals, if any.
 
-    For an element of a parameter, it is the parameter's name followed by the index, as in `x[0]`, `x['image']` or, for
-    any element, `x[]`.
-
+    For an element of a parameter, the index follows, as in `x[0]`, `x['image']` or, for any element, `x[]`.
     `compared` is true for the result of a comparison with that parameter, which is a mask if the parameter is a tensor.
     `optional` is true for a parameter that defaults to None.
     """

@@ -152,9 +152,14 @@ def test_registered_in_other_files(tmp_path: Path) -> None:
     assert "slow" in {function.name for function in analysis.functions}
 
 
-def test_registry_with_very_many_functions_is_unknown() -> None:
-    def filled(count: int) -> str:
-        return NAMED + "".join(f"@register('f{i}')\ndef f{i}(x):\n    return slow(x)\n" for i in range(count))
+def test_registry_with_very_many_functions_is_unknown_which_a_note_says(tmp_path: Path) -> None:
+    def told(count: int) -> list[str]:
+        code = NAMED + "".join(f"@register('f{i}')\ndef f{i}(x):\n    return slow(x)\n" for i in range(count))
+        text = HEAD + code + MODEL.replace("{first}", "pass").replace("{call}", "CHOICES[self.name](x)")
+        assert (lines(code, "CHOICES[self.name](x)") == MARKED) is (count == 64)
+        (tmp_path / "m.py").write_text(text)
+        analysis = analyze([tmp_path / "m.py"])
+        return list(analysis.budgets.notes([one.path for one in analysis.files], lambda path: path.name))
 
-    assert lines(filled(64), "CHOICES[self.name](x)") == MARKED
-    assert lines(filled(65), "CHOICES[self.name](x)") == []
+    assert told(64) == []
+    assert told(65) == ["m.py: `CHOICES` holds more than 64 functions or classes, which are not followed"]

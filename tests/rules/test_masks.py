@@ -156,3 +156,17 @@ def test_a_loss_has_a_longer_form_for_targets_that_are_not_numbers_elsewhere() -
     new = "".join(one.content for one in found.answer.otherwise.replacements)
     assert "torch.where(m, x, 1)" in new
     assert "torch.where(m, v, 1)" in new
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "short"),
+    [
+        ("x = x * v\n", "", True),  # the only other value comes first
+        ("", "x = v\n", False),
+        ("for _ in range(2):\n    x = x * v\n", "", True),
+    ],
+)
+def test_a_tensor_that_gets_no_other_value_later_needs_no_second_name(before: str, after: str, short: bool) -> None:
+    body = f"{before}some = x[x > 0]\n{after}if some.numel() == 0:\n    return v.sum() * 0.0\nreturn some.mean()"
+    text = fixed(body, head=LOSS)
+    assert ("return torch.where(x > 0, x, 0).sum() / (x > 0).sum()\n" in text) is short

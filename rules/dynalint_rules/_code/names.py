@@ -346,6 +346,16 @@ def _place(node: ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
+def is_settled(scope: Scope, name: str, node: ast.expr | ast.stmt) -> bool:
+    """Return whether a name keeps its value from `node` on, because nothing in the function assigns to it later."""
+    if has_one_value(scope, name):
+        return True
+    start = (node.lineno, node.col_offset)
+    later = any((one.lineno, one.col_offset) > start for one in stores(scope, name))
+    around = any(isinstance(one, ast.For | ast.AsyncFor | ast.While) for one in lineage(scope, node))
+    return name in scope.function.locals and not later and not around
+
+
 def has_one_value(scope: Scope, name: str) -> bool:
     """Return whether a local name or parameter has a single value in the whole function."""
     found = [one for one in names(scope, name) if not isinstance(one.ctx, ast.Load)]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dynalint.rulekit import k, walk
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.names import has_one_value, only_value
+from dynalint_rules._code.names import is_settled, only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
 
@@ -91,7 +91,7 @@ def _mask(scope: Scope, node: ast.expr) -> ast.expr | None:
     mask = _converted(scope, node)
     tensor = scope.tensor(mask)
     names = {one.id for one in walk(mask) if isinstance(one, ast.Name)} & scope.function.locals
-    fixed = all(has_one_value(scope, name) and not may_change_in_place(scope, name) for name in names)
+    fixed = all(is_settled(scope, name, mask) and not may_change_in_place(scope, name) for name in names)
     return mask if tensor is not None and tensor.dtype == "bool" and fixed else None
 
 

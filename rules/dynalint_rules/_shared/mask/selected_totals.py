@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Rewrite, Safety, rw, walk
 from dynalint_rules._code.counts import count_of
-from dynalint_rules._code.names import end_of, has_one_value, loads, only_value
+from dynalint_rules._code.names import end_of, has_one_value, is_settled, loads, only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import Selection
 from dynalint_rules._shared.branch.branch_values import FINITE
@@ -153,7 +153,7 @@ def _renamed(chain: Chain, statement: ast.stmt, name: str, one: Selection) -> li
     uses = [use for use in uses if (count := count_of(scope, use)) is None or count.node not in chain.counts]
     if not uses or source == name:
         return []
-    if not has_one_value(scope, name) or not has_one_value(scope, source):
+    if not has_one_value(scope, name) or not is_settled(scope, source, statement):
         return None
     return [(use, rw.kept(scope.file, one.source)) for use in uses]
 

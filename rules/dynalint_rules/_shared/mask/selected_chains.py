@@ -160,9 +160,9 @@ class Chain:
         own = trailing(self.scope, one.source, one.mask)
         if own:
             return own
-        call = self._call_of_method(one.node)
-        if call is not None and call.func.attr in ("view", "reshape") and len(call.args) > 1:  # type: ignore[attr-defined]
-            return len(call.args) - 1
+        called = self._method_of(one.node)
+        if called is not None and called[1].attr in ("view", "reshape") and len(called[0].args) > 1:
+            return len(called[0].args) - 1
         return self._size_met(one.node) if self.rows else 0
 
     def _value_around(self, node: ast.expr, statement: ast.stmt | ast.expr) -> ast.expr:
@@ -228,13 +228,16 @@ class Chain:
             return self._climb(parent, statement, own) if along else None
         if isinstance(parent, ast.Call):
             return self._argument(parent, node, statement, own)
-        call = self._call_of_method(node)
-        return self._method(call, node, statement, own) if call is not None else None
+        called = self._method_of(node)
+        return self._method(*called, statement, own) if called is not None else None
 
-    def _call_of_method(self, receiver: ast.expr) -> ast.Call | None:
+    def _method_of(self, receiver: ast.expr) -> tuple[ast.Call, ast.Attribute] | None:
+        """Return the call of a method of `receiver`, and the method, or None if there is no such call."""
         parent = self.scope.parents[receiver]
-        call = self.scope.parents.get(parent) if isinstance(parent, ast.Attribute) else None
-        return call if isinstance(call, ast.Call) and call.func is parent else None
+        call = self.scope.parents.get(parent)
+        if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
+            return call, parent
+        return None
 
     def _argument(self, call: ast.Call, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Do the same as `_climb` for an argument of a function or layer."""
@@ -262,26 +265,25 @@ class Chain:
         given = [*(one for one in call.args if one is not node), *(one.value for one in call.keywords)]
         return all(self._goes_along(one, own) for one in given)
 
-    def _method(self, call: ast.Call, receiver: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
+    def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Do the same as `_climb` for the receiver of a method."""
-        name = call.func.attr  # type: ignore[attr-defined]
+        name, receiver = method.attr, method.value
         if name in ("sum", "mean") and not call.args and not call.keywords:
             return self._reduce(call, receiver, name, own)
         if name in _ORDERING and not call.keywords:
-            return self._ordered(call, receiver, statement, own)
+            return self._ordered(call, method, statement, own)
         if name == "to" and all(is_pure(self.scope, one) for one in call.args) and not call.keywords:
             return self._climb(call, statement, own)
         elementwise = name in ELEMENTWISE and self._all_along(call, None, own)
         return self._climb(call, statement, own) if elementwise else None
 
-    def _ordered(self, call: ast.Call, receiver: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
+    def _ordered(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Do the same as `_climb` for a method that orders the elements in other dimensions."""
-        last = call.func.attr == "squeeze" and [ast.unparse(one) for one in call.args] == ["-1"]  # type: ignore[attr-defined]
-        if last:
+        if method.attr == "squeeze" and [ast.unparse(one) for one in call.args] == ["-1"]:
             return self._climb(call, statement, max(own - 1, 0))
         if call.args and ast.unparse(call.args[0]) != "-1":
             return None
-        self.flattened[call] = receiver
+        self.flattened[call] = method.value
         found = self._climb(call, statement, own)
         apart = len(call.args) > 1 and count_of(self.scope, call) is not None  # the rows are counted
         return None if apart or (own and found is not None and found >= 0) else found

@@ -127,7 +127,9 @@ def _without_names(chain: Chain, statement: ast.Assign) -> list[rw.Change]:
     """
     scope = chain.scope
     target, value = statement.targets[0], statement.value
-    pairs = zip(target.elts, value.elts, strict=True) if _is_paired(target, value) else [(target, value)]  # type: ignore[attr-defined]
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = list(zip(target.elts, value.elts, strict=True))
     by_node = {one.node: one for one, _ in chain.selections}
     changes: list[rw.Change] = []
     for name, node in pairs:
@@ -140,10 +142,6 @@ def _without_names(chain: Chain, statement: ast.Assign) -> list[rw.Change]:
         changes += renamed
     alone = [statement] in (getattr(scope.parents.get(statement), block, None) for block in ("body", "orelse"))
     return [] if alone and changes else [(statement, []), *changes]
-
-
-def _is_paired(target: ast.expr, value: ast.expr) -> bool:
-    return isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
 
 
 def _renamed(chain: Chain, statement: ast.stmt, name: str, one: Selection) -> list[rw.Change] | None:

@@ -32,7 +32,7 @@ def container_method(
             frame.emit(ContainerChange, node, home=receiver.home, container=receiver, method=name, args=tuple(args))
         if isinstance(node.func, ast.Attribute):
             rebind(frame, node.func.value, changed(receiver, name, args))
-    of_modules = _module_method(frame, receiver, name)
+    of_modules = _module_method(receiver, name)
     if of_modules is not None:
         return of_modules
     if isinstance(receiver, k.Sequence):
@@ -41,7 +41,7 @@ def container_method(
     return k.held_in(receiver, result) if name in ("get", "setdefault") else result
 
 
-def _module_method(frame: Frame, receiver: k.Sequence | k.Dictionary, name: str) -> Kind | None:
+def _module_method(receiver: k.Sequence | k.Dictionary, name: str) -> Kind | None:
     """Return the result of a method that `nn.Sequential` and other containers inherit from `nn.Module`, or None."""
     if not receiver.type.startswith("torch.nn.") or name in _CHANGING:
         return None

@@ -453,6 +453,15 @@ def test_a_value_that_is_repeated_outside_the_test_is_short_and_pure() -> None:
     assert "is not a tensor" in reason("return x if flag and x.sum() > 0 else y.mul_(2)")
 
 
+@pytest.mark.parametrize(("bound", "clause"), [("0", False), ("0.5", True), ("y", None)])
+def test_a_bound_is_a_number_and_keeps_the_dtype(bound: str, clause: bool | None) -> None:
+    (found,) = study(f"z = x\nif (z < {bound}).any():\n    z = z.clamp(min={bound})\nreturn z").own
+    assert isinstance(found.answer, Rewrite)
+    assert ("bound changes nothing" in found.answer.title) is (clause is not None)
+    if clause is not None:
+        assert ("`z` is a floating-point tensor" in found.answer.conditions) is clause
+
+
 LAYER = """import torch
 
 

@@ -147,6 +147,13 @@ def test_what_masked_select_counts_may_be_more_than_the_mask() -> None:
     assert "/ m.sum()" in fixed("m = x > 0\nreturn x.masked_select(m).mean()", head=LOSS)
 
 
+def test_each_mean_counts_in_the_shape_of_its_own_tensor() -> None:
+    body = "m = n > 0\na = x.masked_select(m)\nb = v.masked_select(m)\nreturn a.mean() + b.mean() / a.numel()"
+    text = fixed(body, head=LOSS)
+    assert "torch.where(m, x, 0).sum() / m.expand_as(x).sum()" in text
+    assert "torch.where(m, v, 0).sum() / m.expand_as(v).sum() / m.expand_as(x).sum()" in text
+
+
 def test_a_loss_has_a_longer_form_for_targets_that_are_not_numbers_elsewhere() -> None:
     rule = MaskRead()
     code = LOSS + "    m = n > 0\n    return F.mse_loss(x[m], v[m])\n"

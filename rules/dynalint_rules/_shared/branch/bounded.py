@@ -41,6 +41,10 @@ def rewrite_bounded(scope: Scope, statement: ast.If) -> Rewrite | None:
             return None
         same = f"no code relies on receiving the tensor `{name}` itself instead of an equal copy"
         conditions = [] if is_own(scope, name, statement) else [same]
+        tensor = scope.tensor(only.value)
+        whole = all(isinstance(one, k.Value) and one.type == "int" for one in scope.kind(clamp[1]).members)
+        if not whole and (tensor is None or tensor.dtype != "float"):
+            conditions.append(f"`{name}` is a floating-point tensor")
         return finished(scope, _TITLE, rw.written(scope.file, (statement, [only])), conditions)
     call = only.value if isinstance(only, ast.Expr) and isinstance(only.value, ast.Call) else None
     return _filled(scope, statement, call) if call is not None else None
@@ -85,7 +89,7 @@ def _is_kept(scope: Scope, tested: tuple[ast.Compare, str], name: str, side: str
         return False
     if isinstance(comparison.ops[0], ast.Eq):
         return [_number(limit), _number(bound)] == [0, 1] and _is_count(scope, name, bound)
-    return ast.dump(limit) == ast.dump(bound) and is_pure(scope, bound)
+    return ast.dump(limit) == ast.dump(bound) and is_pure(scope, bound) and k.is_number(scope.kind(bound))
 
 
 def _number(node: ast.expr) -> object:

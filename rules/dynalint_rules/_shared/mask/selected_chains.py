@@ -48,7 +48,8 @@ class Chain:
     `rows` is true if rows are selected. `names` maps the names of selected elements to their number of dimensions per
     mask element. `known` contains all of these names, including names that get another value later. `joined` are
     selections that are combined with others elementwise, `kept` are the values of the names, and `counts` are
-    expressions that only count the selected elements. `flattened` maps calls such as `.view(-1)` to their receivers,
+    map expressions that only count selected elements to what they count. `direct` maps names of selected elements to
+    the selections that they name. `flattened` maps calls such as `.view(-1)` to their receivers,
     which take their places.
     """
 
@@ -62,7 +63,8 @@ class Chain:
     losses: dict[ast.Call, tuple[Loss, dict[ast.expr, int]]] = field(default_factory=dict)
     joined: set[ast.expr] = field(default_factory=set)
     kept: list[ast.expr] = field(default_factory=list)
-    counts: list[ast.expr] = field(default_factory=list)
+    counts: dict[ast.expr, ast.expr] = field(default_factory=dict)
+    direct: dict[str, Selection] = field(default_factory=dict)
     flattened: dict[ast.Call, ast.expr] = field(default_factory=dict)
     risky: bool = False
 
@@ -151,6 +153,7 @@ class Chain:
             held[target.id] = max(held.get(target.id, 0), kept)
             self.known.add(target.id)
             self.kept.append(value)
+            self.direct.update((target.id, one) for one in selections if one.node is value)
         return held
 
     def _own(self, one: Selection) -> int:
@@ -213,7 +216,7 @@ class Chain:
         scope = self.scope
         parent, count = scope.parents[node], count_of(scope, node)
         if count is not None and not (count.elements and own):
-            self.counts.append(count.node)
+            self.counts[count.node] = node
             return -1
         if parent is statement or self._is_item(node, statement):
             return own if isinstance(statement, ast.Assign) else None

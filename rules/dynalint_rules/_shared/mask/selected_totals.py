@@ -72,7 +72,7 @@ def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
     changes += [(one, rw.kept(scope.file, receiver)) for one, receiver in chain.flattened.items()]
     for call, found in chain.reduced.items():
         values = rw.kept(scope.file, found.values)
-        changes.append((call, _total(chain, values, found.name, found.own)))
+        changes.append((call, _total(chain, values, _count(chain, found.values), found.name, found.own)))
     for call, (loss, reached) in chain.losses.items():
         if loss.takes_labels:
             changes += loss.with_ignored(scope, call, mask, value)
@@ -81,8 +81,9 @@ def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
             if flat:
                 changes += [(one, rw.calling("flatten", rw.number(0), rw.number(-2))) for one in loss.operands]
             own = 0 if loss.by_row else max(reached.values())
-            changes.append((call, _total(chain, loss.of_each(scope, call), loss.reduction, own, flat=flat)))
-    changes += [(count, _count(chain)) for count in chain.counts]
+            count = _count(chain, loss.operands[0])
+            changes.append((call, _total(chain, loss.of_each(scope, call), count, loss.reduction, own, flat=flat)))
+    changes += [(count, _count(chain, counted)) for count, counted in chain.counts.items()]
     return changes + _without_mask(chain, protected)
 
 
@@ -156,7 +157,15 @@ def _renamed(chain: Chain, statement: ast.stmt, name: str, one: Selection) -> li
     return [(use, rw.kept(scope.file, one.source)) for use in uses]
 
 
-def _total(chain: Chain, values: cst.BaseExpression, name: str, own: int, *, flat: bool = False) -> cst.BaseExpression:
+def _total(
+    chain: Chain,
+    values: cst.BaseExpression,
+    count: cst.BaseExpression,
+    name: str,
+    own: int,
+    *,
+    flat: bool = False,
+) -> cst.BaseExpression:
     """Return the reduction of `values` over the full shape, or over one dimension if they are `flat`."""
     scope = chain.scope
     if name == "mean":
@@ -165,16 +174,30 @@ def _total(chain: Chain, values: cst.BaseExpression, name: str, own: int, *, fla
     over = _mask_over(chain, own if name == "sum" else 0)
     over = rw.method(over, "flatten") if flat else over
     total = rw.method(rw.call(f"{scope.torch}.where", over, values, rw.number(0)), "sum")
-    return total if name == "sum" else rw.operation(total, "/", _count(chain))
+    return total if name == "sum" else rw.operation(total, "/", count)
 
 
-def _count(chain: Chain) -> cst.BaseExpression:
+def _count(chain: Chain, values: ast.expr) -> cst.BaseExpression:
     """Return the number of selected elements. `masked_select` broadcasts the mask, unless it comes from the tensor."""
-    scope, mask, first = chain.scope, chain.read.mask, chain.selections[0][0]
+    scope, mask = chain.scope, chain.read.mask
     selected = rw.kept(scope.file, mask)
-    if isinstance(first.node, ast.Call) and not have_one_origin(scope, first.source, mask):
-        selected = rw.method(selected, "expand_as", rw.kept(scope.file, first.source))
+    calls = [one for one, _ in chain.selections if isinstance(one.node, ast.Call)]
+    if not all(have_one_origin(scope, one.source, mask) for one in calls):
+        selected = rw.method(selected, "expand_as", rw.kept(scope.file, _unselected(chain, values)))
     return rw.method(selected, "sum")
+
+
+def _unselected(chain: Chain, values: ast.expr) -> ast.expr:
+    """Return what has the full shape of selected elements in the new code, where names for them may be removed."""
+    by_node = {one.node: one for one, _ in chain.selections}
+    found = chain.direct.get(values.id) if isinstance(values, ast.Name) else by_node.get(values)
+    if found is None:
+        return values
+    kept = isinstance(values, ast.Name) and not (
+        isinstance(found.source, ast.Name)
+        and (found.source.id == values.id or is_settled(chain.scope, found.source.id, found.node))
+    )
+    return values if kept else found.source
 
 
 def _without_mask(chain: Chain, protected: bool) -> list[rw.Change]:

@@ -5,7 +5,7 @@
     ./dev test --static    only the linters, the types, and the tests that do not need torch, without installing torch
     ./dev test --dynamo    only the tests that run code under torch
     ./dev attacks          run the tests with hostile code; `test` runs most of them too
-    ./dev hunt             fix 775 small models that are easily fixed incorrectly; takes half an hour
+    ./dev hunt             fix about 800 small models that are easily fixed incorrectly; takes half an hour
     ./dev long             run the tests that take too long for every change
     ./dev lint             run the linters and the type checker
     ./dev setup            only create the environment

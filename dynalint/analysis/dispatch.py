@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from dynalint.analysis.compact import ByType
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.steps import Exhausted
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 Evaluator = TypeVar("Evaluator", bound=Callable[..., Kind])
 
-_EVALUATORS: dict[type[ast.expr], Callable[..., Kind]] = {}
+_EVALUATORS = ByType[Callable[..., Kind]]({})
 
 
 def evaluates(*types: type[ast.expr]) -> Callable[[Evaluator], Evaluator]:

@@ -6,6 +6,7 @@ import ast
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.assumptions import assumed
+from dynalint.analysis.compact import ByType
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.dunders import compared, note_comparison, operate, operate_unary, spread, truth_of
 from dynalint.analysis.elements import element_of, has_elements
@@ -27,7 +28,8 @@ from dynalint.analysis.usage import is_of_tensor, shows_input
 _NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
 # Methods that only recurrent layers have.
 _OF_RECURRENT_LAYERS = ("flatten_parameters",)
-_COMPREHENSIONS = {ast.ListComp: "list", ast.SetComp: "set", ast.GeneratorExp: "generator"}
+_COMPREHENSIONS = ByType({ast.ListComp: "list", ast.SetComp: "set", ast.GeneratorExp: "generator"})
+_CONTAINERS = ByType({ast.Tuple: "tuple", ast.List: "list", ast.Set: "set"})
 
 
 @evaluates(ast.Constant)
@@ -234,7 +236,7 @@ def _if_exp(frame: Frame, node: ast.IfExp) -> Kind:
 
 @evaluates(ast.Tuple, ast.List, ast.Set)
 def _tuple(frame: Frame, node: ast.Tuple | ast.List | ast.Set) -> Kind:
-    type_ = {ast.Tuple: "tuple", ast.List: "list", ast.Set: "set"}[type(node)]
+    type_ = _CONTAINERS[type(node)]
     items: list[Kind] = []
     open_ended = False
     for element in node.elts:

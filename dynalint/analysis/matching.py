@@ -47,7 +47,7 @@ class _Matcher:
     def _statement(self, old: ast.stmt, new: ast.stmt) -> ast.stmt:
         if self._texts(old, new, None):
             return old if old.lineno == new.lineno and old.col_offset == new.col_offset else new
-        if type(old) is not type(new) or not isinstance(old, (*_FUNCTIONS, ast.ClassDef)):
+        if not any(isinstance(old, kind) and isinstance(new, kind) for kind in (*_FUNCTIONS, ast.ClassDef)):
             raise Different
         if not self._texts(old, new, "body"):
             raise Different

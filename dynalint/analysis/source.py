@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
+from dynalint.analysis.compact import compacted
 from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, read_notebook
 from dynalint.profiling import charged, count
 from dynalint.projects.reading import MOST_BYTES, MOST_NOTEBOOK_BYTES, read_bounded
@@ -217,7 +218,8 @@ def _with_tree(file: SourceFile) -> SourceFile:
         file.error = SourceError(line, column, "the file contains null bytes: it is binary, not Python source")
         return file
     try:
-        file.tree = ast.parse(text, filename=str(file.path))
+        tree = ast.parse(text, filename=str(file.path))
+        file.tree = compacted(tree, text.count("\n") + text.count("\r") + 1)
     except SyntaxError as fault:
         line = min(max(fault.lineno or 1, 1), len(file.line_starts))
         file.error = SourceError(line, max(fault.offset or 1, 1), fault.msg)

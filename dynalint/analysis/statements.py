@@ -10,6 +10,7 @@ from dynalint.analysis.annotations import annotation_kind, as_declared
 from dynalint.analysis.assumptions import assumed
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.carried import carried
+from dynalint.analysis.compact import ByType
 from dynalint.analysis.decorators import wrapped
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.dunders import call_special, spread
@@ -34,7 +35,7 @@ def run_block(frame: Frame, body: list[ast.stmt]) -> bool:
     """Run the statements, and return whether control can reach the end."""
     for statement in body:
         frame.statement = statement
-        if not _RUNNERS.get(type(statement), _ignore)(frame, statement):
+        if not _RUNNERS[type(statement)](frame, statement):
             return False
     return True
 
@@ -360,32 +361,35 @@ def _compares_values(node: ast.Match) -> bool:
     return any(isinstance(child, ast.MatchValue) for case in node.cases for child in walk(case.pattern))
 
 
-_RUNNERS: dict[type[ast.stmt], Callable[..., bool]] = {
-    ast.Expr: _expression,
-    ast.Assign: _assign,
-    ast.AnnAssign: _annotated,
-    ast.AugAssign: _augmented,
-    ast.If: _if,
-    ast.For: _for,
-    ast.AsyncFor: _for,
-    ast.While: _while,
-    ast.Break: _break,
-    ast.Continue: _continue,
-    ast.Return: _return,
-    ast.Raise: _raise,
-    ast.Assert: _assert,
-    ast.With: _with,
-    ast.AsyncWith: _with,
-    ast.Try: _try,
-    ast.FunctionDef: _function,
-    ast.AsyncFunctionDef: _function,
-    ast.ClassDef: _class,
-    ast.Import: _import,
-    ast.ImportFrom: _import,
-    ast.Global: _global,
-    ast.Nonlocal: _global,
-    ast.Delete: _delete,
-    ast.Match: _match,
-}
+_RUNNERS = ByType[Callable[..., bool]](
+    {
+        ast.Expr: _expression,
+        ast.Assign: _assign,
+        ast.AnnAssign: _annotated,
+        ast.AugAssign: _augmented,
+        ast.If: _if,
+        ast.For: _for,
+        ast.AsyncFor: _for,
+        ast.While: _while,
+        ast.Break: _break,
+        ast.Continue: _continue,
+        ast.Return: _return,
+        ast.Raise: _raise,
+        ast.Assert: _assert,
+        ast.With: _with,
+        ast.AsyncWith: _with,
+        ast.Try: _try,
+        ast.FunctionDef: _function,
+        ast.AsyncFunctionDef: _function,
+        ast.ClassDef: _class,
+        ast.Import: _import,
+        ast.ImportFrom: _import,
+        ast.Global: _global,
+        ast.Nonlocal: _global,
+        ast.Delete: _delete,
+        ast.Match: _match,
+        ast.stmt: _ignore,
+    }
+)
 if hasattr(ast, "TryStar"):
     _RUNNERS[ast.TryStar] = _try

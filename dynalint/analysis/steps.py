@@ -190,11 +190,12 @@ class _Fields(dict[type[ast.AST], tuple[str, ...]]):
     """The fields of each type of node, without the fields in `others`."""
 
     def __init__(self, others: str) -> None:
-        super().__init__({ast.Constant: ()})
+        super().__init__()
         self._others = frozenset(others.split())
 
     def __missing__(self, type_: type[ast.AST]) -> tuple[str, ...]:
-        self[type_] = names = tuple(name for name in type_._fields if name not in self._others)
+        fields = () if issubclass(type_, ast.Constant) else type_._fields
+        self[type_] = names = tuple(name for name in fields if name not in self._others)
         return names
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Literal, NamedTuple
 
+from dynalint.analysis.compact import ByType
 from dynalint.analysis.index import FunctionInfo, walk_function
 
 _HOLDING: dict[tuple[type[ast.cmpop], int], bool] = {
@@ -17,7 +18,9 @@ _HOLDING: dict[tuple[type[ast.cmpop], int], bool] = {
 }
 
 
-_ASKING = frozenset({ast.If, ast.While, ast.IfExp, ast.Assert, ast.BoolOp, ast.UnaryOp})
+_ASKING = ByType(
+    {ast.AST: False, **dict.fromkeys((ast.If, ast.While, ast.IfExp, ast.Assert, ast.BoolOp, ast.UnaryOp), True)}
+)
 
 
 class Subject(NamedTuple):
@@ -96,7 +99,7 @@ def _asked_by(node: ast.AST) -> list[ast.expr]:
 def _tested(function: FunctionInfo, self_name: str | None) -> tuple[Subject, ...]:
     found: dict[Subject, None] = {}
     for node in walk_function(function.node):
-        if type(node) not in _ASKING:
+        if not _ASKING[type(node)]:
             continue
         for test in _asked_by(node):
             one = subject(test, self_name)

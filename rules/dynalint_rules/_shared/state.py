@@ -136,8 +136,8 @@ def _checked(
     where = f"`{name}` is not set to a plain number in the constructor"
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement not in function.statements:
         raise Refusal(f"{where}; register it as a buffer there")
-    alone = not isinstance(statement, ast.Assign) or [type(one) for one in statement.targets] == [ast.Attribute]
-    if not alone or statement.value is None:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    if len(targets) != 1 or not isinstance(targets[0], ast.Attribute) or statement.value is None:
         raise Refusal(f"{where}; register it as a buffer there")
     known = not plan.whole and _is_float(project.kinds(function).get(statement.value, k.UNKNOWN))
     if plain_number(statement.value) is None and not known:

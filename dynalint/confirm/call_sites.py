@@ -99,9 +99,9 @@ class CallSites:
     def tests(self, file: Path, name: str) -> list[dict[str, str]]:
         """Return tests that use a class or function in `file`, found by name.
 
-        The most direct and shortest come first.
+        The most direct and shortest come first, but those that only make an instance come last.
         """
-        found: dict[tuple[str, str], tuple[int, bool, int]] = {}
+        found: dict[tuple[str, str], tuple[int, bool, bool, int]] = {}
         for step, names in enumerate(self._ways(name)):
             for test in self._tests:
                 reaching = self._reaching(test, names)
@@ -114,10 +114,11 @@ class CallSites:
                         owner = block.name.partition("::")[0]
                         # Files with base classes like these are often named like test files.
                         cost = inherited.cost + 500 * (not owner.startswith("Test"))
-                        rank = (step, file.stem.strip("_") not in test.path.name, cost)
+                        idle = inherited.is_idle(reaching)
+                        rank = (step, idle, file.stem.strip("_") not in test.path.name, cost)
                         found.setdefault((str(test.path), f"{owner}::{inherited.name.partition('::')[2]}"), rank)
                     if not reaching.isdisjoint(block.words):
-                        rank = (step, file.stem.strip("_") not in test.path.name, block.cost)
+                        rank = (step, block.is_idle(reaching), file.stem.strip("_") not in test.path.name, block.cost)
                         found.setdefault((str(test.path), block.name), rank)
             if len(found) >= _MOST_TESTS:
                 break

@@ -46,7 +46,7 @@ _TARGETS_WORTH_A_WORKER = 8
 # If the root cannot be run, try at most this many functions between it and a finding, nearest first.
 _PARTS = 3
 # The share of the time for a target that leads to no finding. It is only run to discover breaks that no rule finds.
-_FOR_DISCOVERIES = 0.25
+_FOR_DISCOVERIES = 0.1
 
 Progress = Callable[[int, int, str], None]
 Parts = Callable[[Finding], Sequence[Target]]

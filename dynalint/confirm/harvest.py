@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dynalint.confirm.cache import VerdictCache
-from dynalint.confirm.call_sites import STEPS, CallSites
+from dynalint.confirm.call_sites import CallSites
 from dynalint.confirm.client import Worker
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.questions import Questions
@@ -24,8 +24,9 @@ from dynalint.confirm.wording import problem_text
 from dynalint.projects.reading import project_root, read_bounded
 
 _T = TypeVar("_T")
-_Named = tuple[Target, list[dict[str, Any]], list[dict[str, str]]]
-"""A target, with the snippets and the tests that may call it."""
+_Snippets = list[dict[str, Any]]
+_Named = tuple[Target, _Snippets, list[dict[str, str]], _Snippets]
+"""A target, with the snippets and the tests that may call it, and the snippets to try last."""
 Lines = Mapping[str, Sequence[Sequence[int]]]
 """Line ranges (first and last line) by file."""
 
@@ -53,7 +54,7 @@ class CallSearch:
     @property
     def question(self) -> dict[str, Any]:
         """The parts of the cache key that are specific to this search."""
-        asked = {name: self.request[name] for name in ("wanted", "snippets", "tests", "record")}
+        asked = {name: self.request[name] for name in ("wanted", "snippets", "tests", "later", "record")}
         files = sorted({one["path"] for one in self.request["tests"]})
         return {**asked, "harvest": [_digest(Path(file)) for file in files]}
 
@@ -73,13 +74,14 @@ def searches(
             request = {
                 **request_for(some[0][0], options),
                 "example": None,
-                "wanted": [_wanted(target, wanted[target]) for target, _, _ in some],
-                "snippets": _in_turns([snippets for _, snippets, _ in some]),
-                "tests": _in_order([tests for _, _, tests in some]),
+                "wanted": [_wanted(target, wanted[target]) for target, *_ in some],
+                "snippets": _in_turns([snippets for _, snippets, _, _ in some]),
+                "tests": _in_order([tests for _, _, tests, _ in some]),
+                "later": _in_turns([later for *_, later in some]),
                 "folder": str(folder),
                 "record": record,
             }
-            yield CallSearch(tuple(target for target, _, _ in some), request)
+            yield CallSearch(tuple(target for target, *_ in some), request)
 
 
 def _documented_groups(named: Sequence[_Named]) -> list[list[_Named]]:
@@ -110,14 +112,14 @@ def _project(path: Path, options: ConfirmOptions) -> Path:
 
 def _found(
     target: Target, sites: CallSites, options: ConfirmOptions
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    name = target.qualname.rpartition(".")[2]
+) -> tuple[_Snippets, list[dict[str, str]], _Snippets]:
+    name, where = target.qualname.rpartition(".")[2], _described(target)
     tests = sites.tests(target.path, name) if "tests" in options.confirm_from else []
-    # Code that only builds what uses the target takes long. If there are tests, the time is for them.
-    steps = 1 if tests else STEPS
-    snippets = sites.snippets(target.path, name, steps) if "docs" in options.confirm_from else []
-    where = _described(target)
-    return [{**one, "target": where} for one in snippets], tests
+    documented = sites.snippets(target.path, name) if "docs" in options.confirm_from else []
+    snippets = [{**one, "target": where} for one in documented]
+    # Code that only builds what uses the target takes long. If there are tests, they come first.
+    direct = sites.snippets(target.path, name, steps=1) if tests and documented else documented
+    return snippets[: len(direct)], tests, snippets[len(direct) :]
 
 
 def _described(target: Target) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +17,8 @@ _FRAMEWORKS = frozenset(("TestCase", "object", "ABC", "Protocol", ""))
 ANY = "*"
 """Stands for all tests in a class that do not have their own block."""
 _SLOW = ("slow", "cuda", "gpu", "skip", "network")
+# Tests of errors, whose calls fail if they make any.
+_RAISING = frozenset(("raises", "assertRaises", "assertRaisesRegex"))
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,20 @@ class SearchedBlock:
     words: frozenset[str]
     is_test: bool = False
     cost: int = 0
+    called: frozenset[str] = frozenset()
+    """The names of what a test calls, and `ANY` if it calls something that it has made or been given."""
     bases: tuple[str, ...] = ()
     """The names of a class's bases.
 
     If the block is for `ANY`, the names of the bases whose tests the class inherits.
     """
+
+    def is_idle(self, names: Collection[str]) -> bool:
+        """Return whether a test seems to make instances of the classes in `names` without calling any.
+
+        Functions and methods are called by their names, so any call counts if one of the names is theirs.
+        """
+        return ANY not in self.called and not any(name in self.called for name in names if not name[:1].isupper())
 
 
 @dataclass(frozen=True)
@@ -77,19 +88,20 @@ class SearchedFile:
                 for test in tests:
                     assert isinstance(test, ast.FunctionDef)
                     words = _words(lines, [test], [])
-                    yield SearchedBlock(
-                        f"{node.name}::{test.name}", words | around, is_test=True, cost=_cost(test, words)
-                    )
+                    name, cost, called = f"{node.name}::{test.name}", _cost(test, words), _called(test)
+                    yield SearchedBlock(name, words | around, is_test=True, cost=cost, called=called)
                 words = _words(lines, [node], node.bases)
                 bases = _bases(node)
                 given = f"setattr({node.name}," in self.text  # Some files generate the tests of a class.
                 if given or (bases and any("Test" in name for name in (node.name, *bases))):
                     size = (node.end_lineno or 0) - node.lineno
-                    yield SearchedBlock(f"{node.name}::{ANY}", words, True, size + _cost_of(words), bases)
+                    anything = frozenset((ANY,))
+                    yield SearchedBlock(f"{node.name}::{ANY}", words, True, size + _cost_of(words), anything, bases)
                 yield SearchedBlock(node.name, words, bases=bases)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                words = _words(lines, [node], [])
-                yield SearchedBlock(node.name, words, is_test=_is_test(node), cost=_cost(node, words))
+                words, is_test = _words(lines, [node], []), _is_test(node)
+                called = _called(node) if is_test else frozenset[str]()
+                yield SearchedBlock(node.name, words, is_test=is_test, cost=_cost(node, words), called=called)
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 words = _words(lines, [node], [])
@@ -112,6 +124,27 @@ def _cost(node: ast.stmt, words: frozenset[str]) -> int:
 
 def _cost_of(words: frozenset[str]) -> int:
     return 1000 * any(mark in word.lower() for word in words for mark in _SLOW)
+
+
+def _called(test: ast.stmt) -> frozenset[str]:
+    """Return the names of what a test calls. See `SearchedBlock.called`."""
+    nodes = [*ast.walk(test)]
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+    found = {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls}
+    if not _RAISING.isdisjoint(found):
+        return frozenset()
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own.update(node.arg for node in nodes if isinstance(node, ast.arg))
+    made = any(isinstance(one, ast.Call) or getattr(one, "id", None) in own or _is_of_self(one) for one in calls)
+    return frozenset(found | {ANY} if made else found)
+
+
+def _is_of_self(function: ast.expr) -> bool:
+    """Return whether a function is an attribute of `self`, as a model that `setUp` makes, but no check of unittest."""
+    match function:
+        case ast.Attribute(ast.Name("self"), name):
+            return not name.startswith(("assert", "skip", "fail", "subTest"))
+    return False
 
 
 def _words(lines: Sequence[str], nodes: Iterable[ast.stmt], more: Iterable[ast.expr]) -> frozenset[str]:

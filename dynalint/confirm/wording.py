@@ -99,7 +99,9 @@ def problem_text(problem: Problem, target: Target, torch: str) -> str:
     help_text = (
         "" if problem.phase == "import" else f"; an example for {target.name!r} under [tool.dynalint.examples] may help"
     )
-    return f"{what}: {_first_line(problem.failure.type)}: {reason}{where}{help_text}."
+    # The worker raises this itself.
+    kind = "" if problem.failure.type == "TooLargeError" else f"{_first_line(problem.failure.type)}: "
+    return f"{what}: {kind}{reason}{where}{help_text}."
 
 
 def _process_text(problem: Problem) -> str:

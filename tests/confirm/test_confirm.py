@@ -614,4 +614,4 @@ def test_targets_that_lead_to_no_finding_get_less_time(project: Project, monkeyp
     monkeypatch.setattr(Worker, "ask_each", listen)
     finding = project.finding("model.py", "x + 1", "Flagged.forward")
     confirm([finding], targets, project.options(timeout=40.0), leads=lambda _: targets[:1])
-    assert asked == {"Flagged": (40.0, False), "Plain": (10.0, True)}
+    assert asked == {"Flagged": (40.0, False), "Plain": (4.0, True)}

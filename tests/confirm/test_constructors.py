@@ -46,6 +46,17 @@ class MakesNorm(nn.Module):
         self.norm = nn.Sequential(norm(16))
 
 
+class Bounded(nn.Module):
+    """Its limits are in the code only, as is the number of sizes."""
+
+    def __init__(self, in_shape, init_range):
+        super().__init__()
+        if init_range > 1.0 or init_range <= 0.0:
+            raise ValueError("init_range is not within its limits")
+        channels, _, _ = in_shape
+        self.layer = nn.Linear(channels, 2)
+
+
 @pytest.mark.parametrize(
     "cls",
     [
@@ -53,6 +64,7 @@ class MakesNorm(nn.Module):
         OneWidth,
         Makes,
         MakesNorm,
+        Bounded,
     ],
 )
 def test_the_error_leads_to_arguments_that_work(cls: type) -> None:

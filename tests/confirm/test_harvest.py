@@ -132,7 +132,7 @@ def test_a_declared_example_is_used_whatever_else_calls_come_from(project: Proje
     (found,) = _judged(
         project, _branch(project), confirm_from=("docs",), examples={"pkg.model:Encoder": "examples:one"}
     )
-    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170"), found.evidence.detail
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,9 @@ def test_code_in_documentation_confirms(project: Project, place: str) -> None:
         block = "".join(f"    {line}\n" for line in code.splitlines())
         path = project.folder / "pkg/model.py"
         path.write_text(f'{path.read_text()}\n\nif __name__ == "__main__":\n{block}')
-    (found,) = _judged(project, _branch(project), confirm_from=("docs",))
-    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+    notes: list[str] = []
+    (found,) = _judged(project, _branch(project), note=notes.append, confirm_from=("docs",))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170"), notes
 
 
 def test_what_gave_no_calls_is_told_where_some_are_still_wanted(project: Project) -> None:
@@ -288,7 +289,7 @@ def test_a_call_of_forward_itself_confirms(project: Project) -> None:
     """
     project.write("tests/test_model.py", test)
     (found,) = _judged(project, _branch(project), confirm_from=("tests",))
-    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170"), found.evidence.detail
 
 
 def test_what_runs_and_is_traced_is_refuted_and_named(project: Project) -> None:
@@ -366,8 +367,9 @@ def test_a_docstring_has_the_names_of_its_own_module(project: Project) -> None:
     )
     path = project.folder / "pkg/__init__.py"
     path.write_text("from pkg import model, whole\n")
-    (found,) = _judged(project, _branch(project), confirm_from=("docs",))
-    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+    notes: list[str] = []
+    (found,) = _judged(project, _branch(project), note=notes.append, confirm_from=("docs",))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170"), notes
 
 
 def test_code_in_a_document_gets_the_imports_that_it_leaves_out(project: Project) -> None:
@@ -387,8 +389,9 @@ def test_code_in_a_document_gets_the_imports_that_it_leaves_out(project: Project
         That is all.
         """
     project.write("docs/use.rst", text)
-    (found,) = _judged(project, _branch(project), confirm_from=("docs",))
-    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+    notes: list[str] = []
+    (found,) = _judged(project, _branch(project), note=notes.append, confirm_from=("docs",))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170"), notes
 
 
 def test_code_in_a_document_has_the_names_from_before_it(project: Project) -> None:
@@ -611,7 +614,7 @@ def test_a_call_that_took_too_long_is_run_again_alone(project: Project, monkeypa
     monkeypatch.setattr(driver._TargetRuns, "_searched", noted)
     (found,) = _judged(project, _branch(project), confirm_from=("tests",))
     assert complete == [False]
-    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170"), found.evidence.detail
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -969,3 +972,115 @@ def test_a_thread_of_an_allocator_does_not_keep_a_process_from_being_forked() ->
         """
     ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["True", "True", "False"]
+
+
+def test_tests_that_only_make_instances_come_last(project: Project) -> None:
+    _written(project)
+    tests = """
+        import pytest
+        from pkg.model import Encoder, encoder, rescaled
+
+        def test_made():
+            Encoder(4)
+
+        def test_refused():
+            with pytest.raises(ValueError):
+                Encoder(4)(None)
+
+        def test_called():
+            batch = {}
+            batch["pos"] = 1
+            Encoder(4)(batch)
+
+        def test_called_by_name():
+            model = Encoder(4)
+            assert model.width == 4
+            assert isinstance(model, Encoder)
+            model({"pos": 1})
+
+        def test_given(model):
+            assert model.training
+            assert model
+            assert model is not None
+            model({"pos": 1}), Encoder
+
+        class TestEncoder:
+            def setup_method(self):
+                self.model = Encoder(4)
+
+            def test_of_self(self):
+                assert self.model is not None
+                assert self.model.training
+                assert self.model.training
+                assert self.model.training
+                self.model({"pos": 1})
+
+        def test_refused_number():
+            with pytest.raises(ValueError):
+                rescaled(None)
+
+        def test_number():
+            assert isinstance(rescaled(1), int)
+            assert isinstance(rescaled(1), int)
+    """
+    project.write("tests/test_model.py", textwrap.dedent(tests))
+    sites = CallSites(project.folder)
+    found = [one["name"] for one in sites.tests(project.folder / "pkg/model.py", "Encoder")]
+    assert found[:4] == ["test_called", "test_called_by_name", "test_given", "TestEncoder::test_of_self"]
+    found = [one["name"] for one in sites.tests(project.folder / "pkg/model.py", "rescaled")]
+    assert found[:2] == ["test_number", "test_refused_number"]
+
+
+def test_a_conftest_that_cannot_be_imported_only_concerns_its_folder(project: Project) -> None:
+    _written(project)
+    project.write("tests/online/conftest.py", "import nowhere\n")
+    project.write("tests/online/test_first.py", "from pkg.model import encoder\n\ndef test_it():\n    encoder(4)\n")
+    call = "encoder(4)({'pos': torch.ones(2, 4)})"
+    project.write("tests/test_model.py", f"import torch\nfrom pkg.model import encoder\n\ndef test_it():\n    {call}\n")
+    reported: list[str] = []
+    second = project.finding("pkg/model.py", 'float(batch["mask"].sum())', "Encoder.forward")
+    found = _judged(project, _branch(project), second, note=reported.append, confirm_from=("tests",))
+    assert [one.evidence.status for one in found] == ["confirmed", "unreached"]
+
+
+def test_documents_that_build_what_uses_a_class_are_run_if_its_tests_make_no_call(project: Project) -> None:
+    _written(project)
+    whole = "from pkg.model import Encoder\n\ndef built():\n    return Encoder({'width': 4}, 'sesame')\n"
+    project.write("pkg/whole.py", whole)
+    code = "import torch\nfrom pkg.whole import built\nbuilt()({'pos': torch.ones(2, 4)})"
+    project.write("README.md", f"```python\n{code}\n```\n")
+    project.write("tests/test_model.py", "from pkg.model import Encoder\n\ndef test_it():\n    Encoder(4)\n")
+    (found,) = _judged(project, _branch(project), confirm_from=("tests", "docs"))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170"), found.evidence.detail
+    (without,) = _judged(project, _branch(project), confirm_from=("tests",))
+    assert without.evidence.status == "unconfirmed"
+
+
+@pytest.mark.parametrize("size", ["", "width=8192"])
+def test_documents_build_large_models_with_smaller_defaults(project: Project, size: str) -> None:
+    """A size that is written stays, and only the others become smaller."""
+    code = """
+        import torch
+        from torch import nn
+
+
+        class Encoder(nn.Module):
+            def __init__(self, width=4, hidden_size=1 << 14, embed_dim=1 << 14):
+                super().__init__()
+                self.first = nn.Linear(width, hidden_size)
+                self.second = nn.Linear(hidden_size, embed_dim)
+
+            def forward(self, x):
+                x = self.second(self.first(x))
+                if x.sum() > 0:
+                    return x + x.shape[-1]
+                return x
+    """
+    project.write("pyproject.toml", "")
+    project.write("pkg/__init__.py", "")
+    project.write("pkg/model.py", textwrap.dedent(code))
+    text = f"import torch\nfrom pkg.model import Encoder\nEncoder({size})(torch.ones(2, {size[6:] or 4}))"
+    project.write("README.md", f"```python\n{text}\n```\n")
+    notes: list[str] = []
+    (found,) = _judged(project, _branch(project), note=notes.append, confirm_from=("docs",))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170"), notes

@@ -241,6 +241,9 @@ def test_an_end_that_was_asked_for_is_no_matter_of_inputs() -> None:
         ("num_hidden_layers", 2),
         ("attention_probs_dropout_prob", 0.0),
         ("layer_norm_eps", 0.1),
+        ("eps", 0.1),
+        ("num_steps", 2),
+        ("pool_steps", 2),
         ("use_bias", False),
         ("vocab_size", 32),
         ("kernel_size", 3),
@@ -618,3 +621,24 @@ def test_an_optional_tensor_that_is_unlike_the_first_is_found_by_its_layer() -> 
     module = Captioned()
     found = [call for some in options(module, find_call(module, "cpu", 30).call) for call in some]
     assert [tuple(call[1]["pictures"].shape) for call in found] == [(5, 3, 32, 32)]
+
+
+class Likelihood(nn.Module):
+    def forward(self, output, target):
+        concentration, rate = output
+        return -torch.distributions.Gamma(concentration, rate).log_prob(target.exp()).mean()
+
+
+class Logarithm(nn.Module):
+    def forward(self, output, target):
+        mean, variance = output
+        loss = ((mean - target) ** 2 / variance).sum() + torch.log(variance).sum()
+        assert not loss.isnan(), "the loss is NaN"
+        return loss
+
+
+@pytest.mark.parametrize("cls", [Likelihood, Logarithm])
+def test_what_the_code_unpacks_is_a_tuple_and_its_values_may_have_to_be_positive(cls: type[nn.Module]) -> None:
+    found = find_call(cls(), "cpu", 10.0)
+    assert found.text.startswith("output[0]=float")
+    assert [bool(value.min() > 0 and value.max() < 1) for value in found.call[0][0]] == [True, True]

@@ -26,6 +26,7 @@ from torch._dynamo import eval_frame
 from ..dynamo import runs
 from ..dynamo.records import encode
 from ..dynamo.runs import Call, innermost
+from ..inputs.large_models import lift_limits
 from ..inputs.targets import BuiltTarget, ProblemError
 from ..operations import confirming
 from ..process.batch import can_fork
@@ -75,6 +76,7 @@ class Harvest:
         self.problems: dict[tuple[str, str], None] = {}
         self.on_the_cpu = OnTheCpu()
         self.stop: BaseException = EnoughError()
+        self.roots: list[str] = request["roots"]
         self._request, self._reply = request, reply
         self._until = request["seconds"] * _SHARE
         self._patience = request["seconds"] * _FRUITLESS
@@ -162,7 +164,7 @@ class Harvest:
         The time may be as long as `patience`, if that is longer than usual.
         """
         self._since = seconds_used() + max(patience - self._patience, 0)
-        self._constructions.watch(loading.imported_files(self._request["roots"]))
+        self._constructions.watch(loading.imported_files(self.roots))
 
     def _seconds(self) -> int:
         """Return the limit for a call that is confirmed or recorded now."""
@@ -323,6 +325,7 @@ class Harvest:
             self._wanted = {}
             self.on_the_cpu.forget()
             runs.allow_compiling()
+            lift_limits()
             for function, code in self._originals.items():
                 function.__code__ = code
             self._constructions.end()
@@ -345,7 +348,7 @@ class Harvest:
         except NoRecipeError as reason:
             return {"raises": str(reason)}
         reply.part("inputs", self._text(subject, call))
-        reply.part("files", loading.imported_files(self._request["roots"]))
+        reply.part("files", loading.imported_files(self.roots))
         reply.part("recipe", recipe)
         return said
 
@@ -355,7 +358,7 @@ class Harvest:
     def _run(self, subject: Any, call: Call, reply: Reply, seconds: int) -> None:
         text = self._text(subject, call)
         reply.part("inputs", text)
-        reply.part("files", loading.imported_files(self._request["roots"]))
+        reply.part("files", loading.imported_files(self.roots))
         target = {**self._request["target"], "qualname": _name(subject)}
         # The limit counts from the fork on. A slow call may not end in time, and it may succeed alone.
         spent = time.process_time()

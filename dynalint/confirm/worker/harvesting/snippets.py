@@ -6,11 +6,14 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from ..inputs.large_models import LARGE, TooLargeError, limited_parameters, small_defaults, too_large
 from ..source import loading
 from .calls import EnoughError, Harvest
 from .processor_time import limited
@@ -20,7 +23,7 @@ from .smaller_code import smaller
 _SECONDS, _WAITING = 8.0, 4.0
 _ON_THE_CPU = ("cuda", "half")
 # Errors that other sizes may avoid.
-_SIZE = re.compile("AssertionError|IndexError|RuntimeError|ValueError|ZeroDivisionError|.*Einops")
+_SIZE = re.compile(r"AssertionError|IndexError|KeyError: .*\d|RuntimeError|ValueError|ZeroDivisionError|.*Einops")
 
 
 def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest, *, patient: bool) -> None:
@@ -41,14 +44,7 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest, *, pat
         problems: list[str] = []
         try:
             with limited(_SECONDS, _WAITING):
-                for tree in map(_OnTheCpu().visit, smaller(snippet["code"])):
-                    if patient:
-                        harvest.begin(_SECONDS)
-                    problems = []
-                    torch.manual_seed(0)
-                    _run(tree.body, dict(scope), problems)
-                    if not any(map(_SIZE.match, problems)):
-                        break
+                _run_versions(snippet["code"], scope, problems, harvest, patient=patient)
         except EnoughError:
             return
         except SyntaxError:
@@ -57,6 +53,30 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest, *, pat
             problems.append(f"{type(error).__name__}: {error}")
         for one in problems:
             harvest.note(harvest.where, one)
+
+
+def _run_versions(code: str, scope: Mapping[str, Any], problems: list[str], harvest: Harvest, *, patient: bool) -> None:
+    """Run versions of the code, smallest first, until one does not fail because of its sizes.
+
+    If a model is large, run them again with smaller default arguments. `problems` are those of the last version.
+    """
+    for models, most in ((nullcontext, LARGE), (partial(_small_models, harvest), too_large())):
+        for tree in map(_OnTheCpu().visit, smaller(code)):
+            if patient:
+                harvest.begin(_SECONDS)
+            problems.clear()
+            torch.manual_seed(0)
+            with models(), limited_parameters(most):
+                _run(tree.body, dict(scope), problems)
+            if not any(map(_SIZE.match, problems)):
+                break
+        if not any(one.startswith(TooLargeError.__name__) for one in problems):
+            break
+
+
+def _small_models(harvest: Harvest) -> AbstractContextManager[None]:
+    modules = loading.modules_below(harvest.roots)
+    return small_defaults({one for module in modules for one in vars(module).values() if isinstance(one, type)})
 
 
 def _names(snippet: Mapping[str, Any]) -> dict[str, Any]:

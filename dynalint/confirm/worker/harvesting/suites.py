@@ -7,6 +7,7 @@ import importlib.metadata
 import inspect
 import io
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -15,44 +16,57 @@ from typing import Any
 
 import torch
 
+from ..inputs.large_models import limited_parameters, too_large
 from .calls import Harvest
 from .processor_time import limited
 
 # The processor time for a single test, and the time for which it may wait, in seconds, excluding confirmations.
 _SECONDS, _WAITING = 10.0, 5.0
+# How many of the largest models a test may make at once.
+_MODELS = 4
 # The number of examples for a property test that does not set one.
 _EXAMPLES = 20
+_BROKEN = re.compile(r"^ImportError while loading conftest '(.*)'", re.MULTILINE)
 _INTERNAL = "INTERNALERROR>"
 _OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-errors --no-header -W ignore"
 
 
-def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest, skipped: int) -> None:
+def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest, skipped: int) -> int:
     """Run tests in the given order, except for the first `skipped`. Each is `{"path", "name", "turn"}`.
 
-    Names look like `test_one`, `All::test_two` or `All::*`.
+    Names look like `test_one`, `All::test_two` or `All::*`. Returns how many tests there are.
     """
     try:
         import pytest
     except ImportError:
         harvest.note("pytest", f"it is not installed for {sys.executable}")
-        return
+        return 0
     harvest.stop = pytest.exit.Exception("enough")
     pytest.hookimpl(hookwrapper=True)(_Plugin.pytest_runtest_protocol)
     _limit_hypothesis()
     _limit_progress_bars()
     # The configured options are meant for whole runs: coverage, multiple processes, reports.
-    paths = dict.fromkeys(one["path"] for one in tests)
-    options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder, *paths]
+    paths = list(dict.fromkeys(one["path"] for one in tests))
+    options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
     plugin = _Plugin(tests, harvest, skipped)
     # If an installed plugin keeps pytest from starting, the others may be enough for the tests.
     for plugins in (None, _importable_plugins, list):
         if plugins is not None:
             os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         named = [] if plugins is None else [f"-p{name}" for name in plugins()]
-        why = _failure_of(pytest, [*options, *named], plugin)
-        if why is None or plugin.collected:
+        why: str | None = ""
+        while why is not None and paths and not plugin.collected:
+            why, broken = _failure_of(pytest, [*options, *named, *paths], plugin)
+            if why is not None:
+                harvest.note("pytest", why)
+            # A file that sets up tests only concerns the tests in its folder.
+            left = [path for path in paths if broken is None or broken not in Path(path).parents]
+            if len(left) == len(paths):
+                break
+            paths = left
+        if why is None or plugin.collected or not paths:
             break
-        harvest.note("pytest", why)
+    return plugin.count
 
 
 def _importable_plugins() -> list[str]:
@@ -65,17 +79,19 @@ def _importable_plugins() -> list[str]:
     return found
 
 
-def _failure_of(pytest: Any, arguments: list[str], plugin: _Plugin) -> str | None:
-    """Run pytest. Return the reason if it could not start."""
+def _failure_of(pytest: Any, arguments: list[str], plugin: _Plugin) -> tuple[str | None, Path | None]:
+    """Run pytest. Return the reason if it could not start, and the folder of a `conftest.py` that it cannot import."""
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
             status = pytest.main(arguments, plugins=[plugin])
     except BaseException as error:  # noqa: BLE001 - plugins and conftest.py may raise anything
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}", None
     if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
-        return _first_error(errors.getvalue()) or str(status)
-    return None
+        broken = _BROKEN.search(errors.getvalue())
+        folder = Path(broken[1]).resolve().parent if broken is not None else None
+        return _first_error(errors.getvalue()) or str(status), folder
+    return None, None
 
 
 def _limit_hypothesis() -> None:
@@ -109,6 +125,7 @@ class _Plugin:
 
     def __init__(self, tests: Sequence[Mapping[str, Any]], harvest: Harvest, skipped: int) -> None:
         self.collected = False
+        self.count = 0
         self._skipped = skipped
         self._rank = {(one["path"], one["name"]): (one["turn"], at) for at, one in enumerate(tests)}
         self._first: set[str] = set()
@@ -127,6 +144,7 @@ class _Plugin:
                 if rounds[name] == self._rank[key][0] == 0:
                     self._first.add(item.nodeid)
                 rounds[name] += 1
+        self.count = len(order)
         items[:] = [item for _, item in sorted(order, key=lambda one: one[0])][self._skipped :]
         self._harvest.begin()
 
@@ -151,7 +169,7 @@ class _Plugin:
             # This test gets its time no matter how long another target's best test took without new calls.
             self._harvest.begin()
         torch.manual_seed(0)
-        with limited(_SECONDS, _WAITING):
+        with limited(_SECONDS, _WAITING), limited_parameters(_MODELS * too_large()):
             yield
 
     def pytest_runtest_setup(self) -> None:

@@ -7,12 +7,15 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from torch import nn
 from torch.nn import functional
 
 from .guessed_values import WIDTH, GuessLevel, PassThrough, constructor_arguments
+from .large_models import LARGE, TooLargeError, has_large_defaults, limited_parameters, small_defaults, too_large
+from .own_code import compared_in
 from .search import NoInputsError
 from .small_configs import DIVISORS, is_configuration
 from .value_text import worded
@@ -20,6 +23,11 @@ from .value_text import worded
 ATTEMPTS = 20
 _BY_DIVISOR = 8
 _FEW = 4
+Size = tuple[int, bool]
+"""What default widths are divided by, and whether the model may be large."""
+_AS_WRITTEN: Size = (1, False)
+# If a model is large, smaller ones come first.
+_OTHER_SIZES: tuple[Size, ...] = ((16, True), (4, True), (1, True))
 
 Arguments = Mapping[str, Any]
 Built = tuple[Callable[[], Any], str]
@@ -31,31 +39,45 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
 
     The outcome is the constructor's exception, a NoInputsError if the instance was built but no call was found, or
     None. If the arguments include configs, their widths are first divided by a large number, then by smaller numbers.
-    Raises NoGuessError if a parameter cannot be guessed.
+    If the model is large, its default arguments are reduced in the same way, and only used as they are if it cannot be
+    built otherwise. Raises NoGuessError if a parameter cannot be guessed.
     """
     first = constructor_arguments(cls, GuessLevel(DIVISORS[0]))
     settled = any(is_configuration(type(value)) for value in first.values())
-    tried: set[str] = set()
+    tried: set[tuple[str, Size]] = set()
     for divisor in DIVISORS if settled else DIVISORS[:1]:
-        waiting: list[Arguments] = [constructor_arguments(cls, GuessLevel(divisor))]
+        waiting: list[tuple[Arguments, Size]] = [(constructor_arguments(cls, GuessLevel(divisor)), _AS_WRITTEN)]
         most = len(tried) + _BY_DIVISOR if settled else ATTEMPTS
         while waiting and len(tried) < min(most, ATTEMPTS):
-            arguments = waiting.pop(0)
-            if (key := repr(arguments)) in tried:
+            arguments, size = waiting.pop(0)
+            if (key := (repr(arguments), size)) in tried:
                 continue
             tried.add(key)
-            error = yield _built(cls, arguments)
-            if error is None or isinstance(error, NoInputsError):
+            error = yield _built(cls, arguments, size)
+            if isinstance(error, TooLargeError):
+                # If this is not the first time, a model with larger default arguments is too large too.
+                others = _OTHER_SIZES if has_large_defaults(cls.__mro__) else _OTHER_SIZES[-1:]
+                waiting = [*((arguments, one) for one in others), *waiting] if size == _AS_WRITTEN else []
+            elif error is not None and not isinstance(error, NoInputsError):
+                waiting[:0] = ((one, size) for one in _revised(cls, arguments, error))
+            elif size == _AS_WRITTEN:
                 # The instance was built, but no call was found.
-                waiting += _alike(arguments)
+                waiting += ((one, size) for one in _alike(arguments))
             else:
-                waiting[:0] = _revised(cls, arguments, error)
+                return
 
 
-def _built(cls: type, arguments: Arguments) -> Built:
+def _built(cls: type, arguments: Arguments, size: Size) -> Built:
     text = ", ".join(f"{name}={worded(value)}" for name, value in arguments.items())
-    # The code being checked may change its arguments, so each instance gets a copy.
-    return (lambda: cls(**copy.deepcopy(dict(arguments)))), f"{cls.__name__}({text})"
+    divisor, may_be_large = size
+
+    def build() -> Any:
+        defaults = nullcontext() if divisor == 1 else small_defaults(cls.__mro__, divisor)
+        with defaults, limited_parameters(too_large() if may_be_large else LARGE):
+            # The code being checked may change its arguments, so each instance gets a copy.
+            return cls(**copy.deepcopy(dict(arguments)))
+
+    return build, f"{cls.__name__}({text})" + ("" if divisor == 1 else " with smaller default arguments")
 
 
 def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
@@ -66,6 +88,14 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         if pattern.search(message):
             for name in blamed:
                 yield from ({**arguments, name: value} for value in revise(arguments[name]))
+    unpacked = _UNPACKED.search(message)
+    if unpacked is not None:
+        yield from ({**arguments, name: [_first(arguments[name])] * int(unpacked[1])} for name in blamed[:1])
+    elif isinstance(error, (AssertionError, ValueError)):
+        known = compared_in(cls)
+        for name in blamed:
+            plain = (value for value in known.get(name, ()) if isinstance(arguments[name], (str, int, float)))
+            yield from ({**arguments, name: value} for value in plain if value != arguments[name])
 
 
 def _alike(arguments: Arguments) -> Iterator[Arguments]:
@@ -86,6 +116,11 @@ def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
             if word in arguments and frame.f_locals.get(word, error) is not error:
                 found[word] = None
     return list(dict.fromkeys([*found, *arguments]))
+
+
+def _first(value: Any) -> Any:
+    """Return the first item of a list, or the value itself."""
+    return value[0] if isinstance(value, (list, tuple)) and value else value
 
 
 def _lists(value: Any) -> Iterator[Any]:
@@ -130,4 +165,5 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     ),
 )
 # Compiled before processes are forked.
+_UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .large_models import built
 from .small_configs import is_configuration, shrunk
 
 WIDTH = 16
@@ -34,7 +35,7 @@ _BY_NAME: tuple[tuple[str, Any], ...] = (
     (r"(act|norm)\w*_layer|\w+_(cls|class)", nn.Identity),
     (r"(num_|n_?)?(attention_)?heads?|nheads?|num_groups", 4),
     (r"(num_key_value|num_kv|n_kv)_heads", 4),
-    (r"(num_|n_)?((hidden|encoder|decoder)_)?(layers?|blocks?|stages?)|depth|repeats?|(num_|n_)?experts", 2),
+    (r"(num_|n_)?((hidden|encoder|decoder)_)?(layers?|blocks?|stages?)|depth|repeats?|(num_|n_)?(experts|steps)", 2),
     (r"top_?k|k", 2),
     (r"head_dim|d_head|d_k|d_v|dim_head", 4),
     (r"(n_?|spatial_?)dims?|dimensions?", 2),
@@ -48,7 +49,8 @@ _BY_NAME: tuple[tuple[str, Any], ...] = (
     (r"reduction|ratio|se_ratio|mlp_ratio|r", 4),
     (r"(max_?)?(seq(uence)?_?)?len(gth)?|max_position\w*|block_size|context\w*|n_ctx|seq_length|max_len|timesteps", 32),
     (r"\w*drop(out|_path)?(_?(rate|prob|p))?|p|prob", 0.0),
-    (r"\w*eps(ilon)?|tol\w*|temperature|tau|alpha|beta|gamma|momentum|decay|lr|std|scale|slope|threshold|weight", 0.1),
+    (r"(\w*_|layernorm)?eps(ilon)?|tol\w*|temperature|tau|alpha|beta|gamma|momentum|decay|lr|std|scale|slope", 0.1),
+    (r"threshold|weight", 0.1),
     (r"(use|is|has|with|return|add|do|apply|no|enable|need|normalize)_\w+|bias|training|verbose|debug|causal", False),
     (r"d_\w+|\w*(dim|size|channels?|features?|planes|hidden|width|units|ch)", WIDTH),
     (r"act\w*|activation|nonlinearity", nn.ReLU()),
@@ -196,7 +198,7 @@ def _instance(hint: Any, level: GuessLevel) -> Any:
     if issubclass(hint, enum.Enum):
         return next(iter(hint), None)
     given = constructor_arguments(hint, level.below())
-    made = hint(**given)
+    made = built(hint, given)
     return shrunk(made, given, level.divisor) if level.divisor > 1 and is_configuration(hint) else made
 
 

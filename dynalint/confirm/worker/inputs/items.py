@@ -39,6 +39,17 @@ def elements_of(parameter: str, hint: Any) -> dict[str, tuple[str, Any]]:
     return {f"{parameter}[{at}]": (parameter, kind) for at, kind in enumerate(kinds)}
 
 
+def elements_unpacked(function: Callable[..., Any], parameter: str) -> dict[str, tuple[str, Any]]:
+    """Return the same for a parameter that the code unpacks, as in `mean, variance = output`."""
+    for node in nodes_of(function.forward if isinstance(function, nn.Module) else function):
+        match node:
+            case ast.Assign([ast.Tuple(elements)], ast.Name(name)) if name == parameter:
+                names = [one.id for one in elements if isinstance(one, ast.Name)]
+                if len(names) == len(elements):
+                    return {f"{parameter}[{at}]": (name, Any) for at, name in enumerate(names)}
+    return {}
+
+
 def with_items(made: Mapping[str, Any]) -> dict[str, Any]:
     """Put items into dicts and tuples, and return a value for each parameter."""
     values: dict[str, Any] = {}

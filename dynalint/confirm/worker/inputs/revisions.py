@@ -328,6 +328,12 @@ def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
             yield {**specs, name: replace(spec, kind="float")}
 
 
+def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with values between 0 and 1, which fit a rate, a scale, and a probability."""
+    floats = {name: replace(spec, between=True) for name, spec in _tensors(specs).items() if spec.kind == "float"}
+    yield {**specs, **floats}
+
+
 def _sizes(got: int, want: int) -> Callable[[Specs, re.Match[str]], Iterator[Specs]]:
     """Return a revision that replaces a size in the message with another size, given their groups."""
     return lambda specs, match: _swap_size(specs, int(match[got]), int(match[want]))
@@ -353,6 +359,8 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"[Bb]oolean (tensor|masks)|BoolTensor|Boolean-type|\"(bitwise_)?(and|x?or)_cpu\" not implemented", _boolean),
     (r"floating[ -]point|same dtype|not implemented for '(Long|Bool)'", _floating),
     (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be|of 0 elements", _larger),
+    (r"to satisfy the constraint (Greater|Interval|HalfOpen|Positive|Unit)", _between),  # torch.distributions
+    (r"\b([Nn]a[Nn]s?|[Ii]nf(inite|inity)?|([Nn]on-?)?finite|positive|[Nn]on-?negative)\b", _between),
     (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop
     (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
 )

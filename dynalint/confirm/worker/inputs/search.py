@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 from ..dynamo import runs
 from ..dynamo.runs import Call, force_eager
 from .guessed_values import BATCH, LENGTH, NoGuessError, by_name, for_parameter, hints_of
-from .items import elements_of, items_read, with_items
+from .items import elements_of, elements_unpacked, items_read, with_items
 from .revisions import FailedAttempt, deeper, revisions, sizes_in_message
 from .stated_shapes import stated_specs
 from .tensor_shapes import GENERIC, KINDS, Specs, TensorSpec, by_parameter_name, wanted_by
@@ -222,6 +222,8 @@ def _guesses(function: Callable[..., Any], parameter: inspect.Parameter, *, firs
     hint = _required(hints_of(target).get(parameter.name, parameter.annotation))
     read = items_read(function, parameter.name) if _may_be_dict(hint) else {}
     items = {spec: (key, Any) for spec, key in read.items()} or elements_of(parameter.name, hint)
+    if not items and (isinstance(hint, str) or hint in (inspect.Parameter.empty, Any)):
+        items = elements_unpacked(function, parameter.name)
     found: dict[str, Any] = {}
     for spec, (name, kind) in (items or {parameter.name: (parameter.name, hint)}).items():
         guess = _guess(function, name, kind, first=first and not found)

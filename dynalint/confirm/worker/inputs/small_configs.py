@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 DIVISORS = (16, 8, 4, 2)
@@ -69,7 +70,8 @@ def shrunk(instance: Any, given: Mapping[str, Any], divisor: int) -> Any:
     satisfy unknown conditions. If it rejects all changes, the instance itself is returned.
     """
     cls = type(instance)
-    changes = {name: value for name, value in _changes(instance, divisor) if name not in given}
+    found = changed_values(dict(_fields(instance)), divisor, partial(value_of, instance))
+    changes = {name: value for name, value in found if name not in given}
     made = _made(cls, {**changes, **given})
     if made is not None:
         return made
@@ -89,9 +91,14 @@ def _made(cls: type, arguments: Mapping[str, Any]) -> Any:
         return None
 
 
-def _changes(instance: Any, divisor: int) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that change, with their new values."""
-    fields = dict(_fields(instance))
+def changed_values(
+    fields: Mapping[str, Any], divisor: int, worked_out: Callable[[str], Any] = lambda _: None
+) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that change, with their new values.
+
+    If a field is None, its class computes the value, and `worked_out` returns it. Of these, only sizes in a dict are
+    changed.
+    """
     most = _LAYERS.get(divisor, 2)
     layers = next((value for name, value in fields.items() if _kind(name) == "layers" and type(value) is int), None)
     vocabulary = next((v for n, v in fields.items() if _kind(n) == "vocabulary" and type(v) is int), None)
@@ -105,10 +112,9 @@ def _changes(instance: Any, divisor: int) -> Iterator[tuple[str, Any]]:
                 tokens -= 1
                 yield name, tokens
         else:
-            # If a field is None, its class computes the value. In that case, only sizes in a dict are changed.
-            worked_out = value_of(instance, name) if value is None else value
-            changed = _changed(name, worked_out, divisor, layers, most)
-            if changed != worked_out and (value is not None or isinstance(changed, dict)):
+            known = worked_out(name) if value is None else value
+            changed = _changed(name, known, divisor, layers, most)
+            if changed != known and (value is not None or isinstance(changed, dict)):
                 yield name, changed
 
 

@@ -25,6 +25,7 @@ from ..process.wire import Reply
 from ..source import loading
 from .constructors import constructions
 from .guessed_values import NoGuessError
+from .large_models import TooLargeError
 from .search import FINAL, NoInputsError, find_call
 
 # Values that do not belong to a version of the code, so that another version can be called with them.
@@ -93,13 +94,19 @@ def subject_of(request: Mapping[str, Any], reply: Reply, like: BuiltTarget | Non
             return replace(_tried(make, text, request, reply), failures=tuple(failures))
         except ProblemError as met:
             # Keep the first problem from the furthest phase, which is the most informative.
-            problem = met if problem is None or (problem.phase, met.phase) == ("build", "inputs") else problem
+            if problem is None or (problem.phase, met.phase) == ("build", "inputs") or _is_size(problem):
+                problem = met
             if isinstance(met.__cause__, FINAL):
                 break
             failures.append(met.__cause__ if met.phase in ("build", "inputs") else None)
             made = _guarded("build", partial(_next, makers, failures[-1]))
     assert problem is not None
     raise problem
+
+
+def _is_size(problem: ProblemError) -> bool:
+    """Return whether a model was too large. Smaller ones have been tried then, and their problems say more."""
+    return isinstance(problem.__cause__, TooLargeError)
 
 
 def _built_like(like: BuiltTarget, makers: Makers, made: tuple[Maker, str] | None) -> BuiltTarget:

@@ -17,12 +17,16 @@ IMAGE = {1: 32, 2: 32, 3: 16}
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor to create. `kind` is `float`, `int` (from `low` to `high`, exclusive) or `bool`."""
+    """A tensor to create. `kind` is `float`, `int` (from `low` to `high`, exclusive) or `bool`.
+
+    The values of a float tensor are normally distributed or, if `between` is true, between 0 and 1.
+    """
 
     shape: tuple[int, ...]
     kind: str = "float"
     high: int = 2
     low: int = 0
+    between: bool = False
 
     def make(self) -> torch.Tensor:
         """Create the tensor with torch's random numbers."""
@@ -30,7 +34,7 @@ class TensorSpec:
             return torch.randint(self.low, max(self.high, self.low + 1), self.shape)
         if self.kind == "bool":
             return torch.rand(self.shape) > 0.3
-        return torch.randn(self.shape)
+        return 0.8 * torch.rand(self.shape) + 0.1 if self.between else torch.randn(self.shape)
 
 
 Specs = Mapping[str, Any]

@@ -5,9 +5,10 @@ The request is the same as for `confirming` with the file of `target`, with thes
     wanted     `[{"target", "lines"}]`: the targets to look for, and the line ranges to reach, by file
     snippets   `[{"where", "code", "file", "target"}]`: code in documentation, best first, with the file that contains
                it and the target that it names
+    later      the same, for code that is only run if the tests leave calls to be found
     resized    files whose findings need calls with another batch size
     tests      `[{"path", "name", "turn"}]`: test functions in order. The first turn has the best test for each target
-    after      how many snippets and tests to skip, because an earlier request has run them
+    after      how many snippets, tests and later snippets to skip, because an earlier request has run them
     record     how many calls to each target to record, so that they can be repeated, or 0 to confirm calls instead.
                Each recorded call runs lines, in any file, that no recorded call before it ran
 
@@ -51,12 +52,15 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
         # Calls are compiled only in forks. Compiling them in the project's own code first would only waste time.
         with found.on_the_cpu, runs.force_eager():
             found.begin()
-            snippets = request["snippets"]
+            snippets, later = request["snippets"], request["later"]
             run_snippets(snippets[request["after"] :], found, patient=not request["tests"])
             found.begin()
             if request["tests"] and not found.over:
                 found.started = max(found.started, len(snippets))
-                run_tests(request["tests"], request["folder"], found, found.started - len(snippets))
+                count = run_tests(request["tests"], request["folder"], found, found.started - len(snippets))
+                later = later[max(request["after"] - len(snippets) - count, 0) :]
+            found.begin()
+            run_snippets(later, found, patient=False)
             found.finish()
     finally:
         reply.part("problems", list(found.problems)[:_MOST_PROBLEMS])

@@ -284,6 +284,14 @@ def imported_files(roots: Iterable[str]) -> list[str]:
     return sorted(_known_below(folders) | _below(_new_files(), folders))
 
 
+def modules_below(roots: Iterable[str]) -> list[ModuleType]:
+    """Return the imported modules whose source files are below `roots`."""
+    files = set(imported_files(roots))
+    return [
+        one for one in list(sys.modules.values()) if (file := file_of(one)) is not None and real_path(file) in files
+    ]
+
+
 @cache
 def _known_below(folders: tuple[str, ...]) -> frozenset[str]:
     return _below(_known, folders)

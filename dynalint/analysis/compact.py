@@ -18,6 +18,7 @@ Copier = Callable[[Any, list[int]], Any]
 # Fields whose values are not copied, because they are not nodes, or because all trees share them.
 _SHARED = frozenset("arg attr conversion ctx id is_async kind level module op ops simple type_comment".split())
 _LINES = ("lineno", "end_lineno")
+_NUMBERS: list[int] = []  # the numbers of lines, which all nodes share; otherwise, each node would have two of its own
 
 
 class ByType(dict[type[ast.AST], T]):
@@ -41,9 +42,9 @@ def compacted(tree: ast.Module, lines: int) -> ast.Module:
 
     The text has at most `lines` lines.
     """
-    numbers = list(range(lines + 1))  # otherwise, each node would have two numbers of its own
+    _NUMBERS.extend(range(len(_NUMBERS), lines + 1))
     try:
-        found: ast.Module = _COPIERS[ast.Module](tree, numbers)
+        found: ast.Module = _COPIERS[ast.Module](tree, _NUMBERS)
     except (RecursionError, IndexError):  # nested too deeply, or a wrong position, as in f-strings before Python 3.12
         return tree  # in which some statements are compact already
     return found

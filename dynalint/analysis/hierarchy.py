@@ -93,12 +93,12 @@ class KindSource(Protocol):
 class Hierarchy:
     """The classes of the modules known so far.
 
-    `holders` maps an attribute's name to the classes that store the attribute.
+    `holders` maps an attribute's name and a class to the subclasses that store the attribute.
     """
 
     modules: dict[Path, ModuleInfo] = field(default_factory=dict)
     interpreter: KindSource | None = None
-    holders: dict[str, dict[ClassInfo, None]] = field(default_factory=dict)
+    holders: dict[str, dict[ClassInfo, dict[ClassInfo, None]]] = field(default_factory=dict)
     _mro: dict[ClassInfo, tuple[list[ClassInfo], list[str]]] = field(default_factory=dict)
     _module_classes: dict[ClassInfo, bool] = field(default_factory=dict)
     _methods: dict[tuple[ClassInfo, str, ClassInfo | None], FunctionInfo | None] = field(default_factory=dict)
@@ -285,15 +285,14 @@ class Hierarchy:
         """Return the join of the kinds stored in attribute `name` by the subclasses of `cls`."""
         known = self._held.setdefault(name, {})
         if cls not in known:
-            holders = self.holders.get(name, ())
-            known[cls] = join_all([one.attribute(name) for one in holders if one is not cls and cls in self.mro(one)])
+            known[cls] = join_all([one.attribute(name) for one in self.holders.get(name, {}).get(cls, ())])
         return known[cls]
 
     def note_stored(self, cls: ClassInfo, name: str, kind: Kind) -> Iterator[ClassInfo]:
         """Record the kind stored in a class's attribute, and yield the base classes whose attribute this changes."""
-        self.holders.setdefault(name, {})[cls] = None
-        known = self._held.get(name, {})
-        for base in self.mro(cls)[1:] if known else ():
+        holders, known = self.holders.setdefault(name, {}), self._held.get(name, {})
+        for base in self.mro(cls)[1:]:
+            holders.setdefault(base, {})[cls] = None
             if base in known:
                 joined = join(known[base], kind)
                 if joined != known[base]:

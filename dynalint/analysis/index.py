@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from dynalint.analysis.kinds.base import NOTHING, Kind
 from dynalint.analysis.source import SourceFile
@@ -22,6 +22,9 @@ from dynalint.analysis.steps import CHILD_FIELDS, remembered, step
 # as fast.
 _STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
 _QUOTED = re.compile(r"""["'](\w+)["']""")
+
+NO_NAMES: Final = frozenset[str]()
+"""An empty set that many functions share."""
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
@@ -122,11 +125,12 @@ class FunctionInfo:
         """The last parts of the decorators' names: "property" for `@property` and `@functools.property(...)`."""
         nodes = getattr(self.node, "decorator_list", ())
         targets = (node.func if isinstance(node, ast.Call) else node for node in nodes)
-        return frozenset(
+        found = frozenset(
             target.id if isinstance(target, ast.Name) else target.attr
             for target in targets
             if isinstance(target, (ast.Name, ast.Attribute))
         )
+        return found or NO_NAMES
 
     @cached_property
     def defaults(self) -> dict[str, ast.expr]:
@@ -163,7 +167,7 @@ class FunctionInfo:
                 outer.update(node.names)
             elif node is not self.node:
                 names.add(_bound_name(node))
-        return frozenset(name for name in names - outer if name is not None)
+        return frozenset(name for name in names - outer if name is not None) or NO_NAMES
 
 
 @dataclass(eq=False)

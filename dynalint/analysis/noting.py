@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from functools import cache
+from typing import Final
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, InstalledCall
@@ -12,6 +13,7 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Object, Super, only_tensor, outside_call
 from dynalint.analysis.torch_calls import certain_flags
 
+_NO_FLAGS: Final = frozenset[torch_api.Flag]()
 # Packages whose functions are known without their code.
 _KNOWN = frozenset({"builtins", "numpy", "torch", *sys.stdlib_module_names})
 
@@ -108,7 +110,7 @@ def _flags(
     else:
         entry = api.function(name) if name.startswith("torch.") else None
     if entry is None or not _has_flags(entry):
-        return frozenset()
+        return _NO_FLAGS
     return certain_flags(entry, args, keywords, starred=starred)
 
 

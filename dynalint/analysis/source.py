@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -70,9 +71,9 @@ class SourceFile:
         return any(_GENERATED in line for line in top) or _NOT_EDITED.search(comments) is not None
 
     @cached_property
-    def line_starts(self) -> list[int]:
+    def line_starts(self) -> array[int]:
         """The offset of each line's first character."""
-        starts = list(accumulate(map(len, io.StringIO(self.text, newline="")), initial=0))
+        starts = array("I", accumulate(map(len, io.StringIO(self.text, newline="")), initial=0))
         return starts if self.text.endswith(("\r", "\n")) or len(starts) == 1 else starts[:-1]
 
     @cached_property

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.documented import documented
-from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.index import NO_NAMES, FunctionInfo
 from dynalint.analysis.kinds import Kind, join
 from dynalint.analysis.signatures import parameter_default
 
@@ -53,7 +53,7 @@ class TensorEvidence:
         """Return the parameters of `function` that are sparse tensors according to its documentation or its body."""
         known = self._sparse.get(function)
         if known is None:
-            known = frozenset(name for name, tensor in documented(function).items() if tensor.sparse)
+            known = frozenset(name for name, tensor in documented(function).items() if tensor.sparse) or NO_NAMES
             self._sparse[function] = known
         return known
 

@@ -303,6 +303,13 @@ def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
     """
     if not isinstance(kind, Composite) or kind.depth <= depth:
         return kind
+    if kind.flat is None or kind.flat[0] != depth:
+        flat = _flattened(kind, depth)
+        kind.flat = depth, None if flat is kind else flat  # no circle, because those would never be freed
+    return kind.flat[1] or kind
+
+
+def _flattened(kind: Composite, depth: int) -> Kind:
     if depth == 0 and not isinstance(kind, Union):
         return join_all(_code_in(kind)) if holds_code(kind) else UNKNOWN
     if isinstance(kind, Sequence):

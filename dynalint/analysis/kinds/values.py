@@ -37,14 +37,15 @@ class Composite(Kind):
     """A kind that contains other kinds, in `depth` nested containers or fewer.
 
     There can be at most `MOST_PARTS` parts. If there would be more, the contents are unknown. For example, a value that
-    a loop puts into itself twice in each iteration doubles in size every time.
+    a loop puts into itself twice in each iteration doubles in size every time. `flat` is for `shallow`.
     """
 
-    __slots__ = ("depth", "made", "size")
+    __slots__ = ("depth", "flat", "made", "size")
 
     depth: int
     size: int
     made: bool
+    flat: tuple[int, Kind | None] | None
 
     def _holds(self, *parts: Kind) -> bool:
         """Compute the depth, the size and whether a part is new. Return whether the size is within the limit."""
@@ -56,8 +57,7 @@ class Composite(Kind):
                 made = made or part.made
             elif part.made:
                 made = True
-        self.depth = depth + 1
-        self.made = made
+        self.depth, self.made, self.flat = depth + 1, made, None
         fits = size <= MOST_PARTS
         self.size = size if fits else 1
         if not fits and any(holds_code(part) for part in parts):

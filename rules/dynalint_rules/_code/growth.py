@@ -7,7 +7,8 @@ value that is new on every call causes a recompilation each time, until Dynamo g
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from dynalint.rulekit import (
     ClassInfo,
@@ -146,12 +147,15 @@ def same(left: ast.expr, right: ast.expr) -> bool:
     return type(left) is type(right) and ast.unparse(left) == ast.unparse(right)
 
 
-def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
-    """Yield the functions, except constructors, that a compiled root reaches and whose text contains `name`."""
-    for module in project.mentioning(name):
-        for function in module.functions:
-            if function.reached and function.name != "__init__" and name in function.text:
-                yield function
+def reached_functions(project: Project, name: str) -> Sequence[FunctionInfo]:
+    """Return the functions, except constructors, that a compiled root reaches and whose text contains `name`."""
+    modules = project.mentioning(name)
+    read, found = cast("tuple[int, list[FunctionInfo]]", project.answers.get((reached_functions, name), (0, [])))
+    if read < len(modules):
+        new = (function for module in modules[read:] for function in module.functions)
+        found = [*found, *(one for one in new if one.reached and one.name != "__init__" and name in one.text)]
+        project.answers[reached_functions, name] = len(modules), found
+    return found
 
 
 def related(left: ClassInfo | None, right: ClassInfo | None, project: Project) -> bool:

@@ -642,3 +642,18 @@ def test_what_the_code_unpacks_is_a_tuple_and_its_values_may_have_to_be_positive
     found = find_call(cls(), "cpu", 10.0)
     assert found.text.startswith("output[0]=float")
     assert [bool(value.min() > 0 and value.max() < 1) for value in found.call[0][0]] == [True, True]
+
+
+class OtherAttention(nn.TransformerEncoderLayer):
+    """Its base class makes a layer that it does without."""
+
+    def __init__(self, d_model, nhead):
+        super().__init__(d_model, nhead, batch_first=True)
+        del self.self_attn
+
+    def forward(self, src):
+        return self.linear2(self.linear1(src))
+
+
+def test_a_layer_without_the_parts_of_its_base_class_is_called() -> None:
+    assert find_call(OtherAttention(16, 4), "cpu", 10.0).call[0][0].shape[-1] == 16

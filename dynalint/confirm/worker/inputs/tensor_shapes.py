@@ -41,7 +41,7 @@ Specs = Mapping[str, Any]
 """A value for each parameter by name. A TensorSpec represents a tensor to create."""
 
 
-def wanted_by(layer: nn.Module) -> list[TensorSpec]:
+def wanted_by(layer: nn.Module | None) -> list[TensorSpec]:
     """Return the inputs that a torch layer accepts, most likely first, or nothing if it accepts anything."""
     if isinstance(layer, nn.Linear):
         return [TensorSpec((BATCH, layer.in_features)), TensorSpec((BATCH, LENGTH, layer.in_features))]
@@ -67,7 +67,8 @@ def wanted_by(layer: nn.Module) -> list[TensorSpec]:
         lead = (BATCH, LENGTH) if layer.batch_first else (LENGTH, BATCH)
         return [TensorSpec((*lead, size))]
     if isinstance(layer, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
-        return wanted_by(layer.self_attn)
+        # Subclasses may replace or remove it.
+        return wanted_by(getattr(layer, "self_attn", None))
     return []
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from dynalint.analysis.source import SourceFile, Sources, read_file
+from dynalint.analysis.source import SourceFile, Sources, identity, read_file
 from dynalint.projects.reading import is_inside, project_root
 
 
@@ -22,8 +22,8 @@ class Disk:
     """
 
     def __init__(self, sources: Sources | None = None, overrides: Mapping[Path, str] | None = None) -> None:
-        self.contents: dict[Path, bytes | str | None] = {}
-        """The content of each file read, the reason why it could not be read, or None if it has changed since."""
+        self.contents: dict[Path, str | None] = {}
+        """A hash of each file read (see `identity`), or None if it has changed since."""
         self.files: dict[Path, bool] = {}
         """Whether a path is a file."""
         self.names: dict[str, dict[str, bool]] = {}
@@ -52,17 +52,17 @@ class Disk:
         if text is not None:
             return self._sources.given(path, text)
         file = self._sources.read(path)
-        self._note(path, file.error.message if file.data is None and file.error is not None else file.data)
+        self._note(path, file.identity)
         return file
 
     def text(self, path: Path) -> bytes | None:
         """Return the content of a file without parsing it, or None if it cannot be read."""
         data = read_file(path)
-        self._note(path, data)
+        self._note(path, identity(data))
         return data if isinstance(data, bytes) else None
 
-    def _note(self, path: Path, data: bytes | str | None) -> None:
-        self.contents[path] = data if self.contents.get(path, data) == data else None
+    def _note(self, path: Path, content: str) -> None:
+        self.contents[path] = content if self.contents.get(path, content) == content else None
 
     def has(self, folder: Path, name: str) -> bool:
         """Return whether a folder contains a file or folder with this name."""

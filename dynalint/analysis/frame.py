@@ -73,9 +73,9 @@ class Context:
     `reads` holds the class attributes as the last run saw them. `outdated` is true if anything else that this context
     depends on has changed. `yields` is true for a generator. `crowded` names the parameters for which callers pass more
     kinds than one context can distinguish. Evidence from one caller about these parameters does not apply to other
-    callers. `absorbed` holds the arguments that have been joined into `params`, each with its parameter. `firm_events`
-    are the keys of the events that no run with these arguments can avoid, and `firm_calls` are the calls that it cannot
-    avoid, each with its line.
+    callers. `absorbed` holds the arguments that have been joined into `params`, each with its parameter. If the
+    analysis is that of a single call, `firm_events` are the keys of the events that no run with these arguments can
+    avoid, and `firm_calls` are the calls that it cannot avoid, each with its line.
     """
 
     function: FunctionInfo
@@ -88,10 +88,10 @@ class Context:
     callees: dict[Context, bool] = field(default_factory=dict)
     users: dict[Context, bool] = field(default_factory=dict)
     reads: dict[tuple[ClassInfo, str], Kind] = field(default_factory=dict)
-    crowded: set[str] = field(default_factory=set)
+    crowded: dict[str, None] = field(default_factory=dict)
     absorbed: set[tuple[str, Kind]] = field(default_factory=set)
     yields: bool = False
-    firm_events: set[tuple[Any, ...]] = field(default_factory=set)
+    firm_events: dict[tuple[Any, ...], None] = field(default_factory=dict)
     firm_calls: dict[Context, int] = field(default_factory=dict)
     runs: int = 0
     running: bool = False
@@ -105,7 +105,7 @@ class Context:
 
     def forget_run(self) -> None:
         """Drop what the last run has recorded, before the next one."""
-        self.events, self.callees, self.firm_events, self.firm_calls = {}, {}, set(), {}
+        self.events, self.callees, self.firm_events, self.firm_calls = {}, {}, {}, {}
 
     def agrees(self, params: Environment) -> bool:
         """Return whether no parameter is a tensor here and a number in `params`, or vice versa.
@@ -184,17 +184,19 @@ class Frame:
             condition=self.condition,
             **fields,
         )
-        self.context.events[event_type, node, extra] = event
-        if self.certain:
-            self.context.firm_events.add((event_type, node, extra))
+        key = event_type, node, extra
+        self.context.events[key] = event
+        if self.certain and self.interpreter.exact:
+            self.context.firm_events[key] = None
 
     def note_callee(self, callee: Context) -> None:
         """Record a call of this context to another."""
         if self.context is None:
             return
         self.context.callees[callee] = self.loop > 0 or self.context.callees.get(callee, False)
-        certain = self.certain and self.condition is None and self.interpreter.runs(callee.function)
-        if certain and self.statement is not None:
+        if not self.interpreter.exact or not self.certain or self.condition is not None or self.statement is None:
+            return
+        if self.interpreter.runs(callee.function):
             self.context.firm_calls.setdefault(callee, self.statement.lineno)
 
     @property

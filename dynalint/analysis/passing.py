@@ -99,10 +99,10 @@ def widen(context: Context, params: Environment) -> bool:
         context.absorbed.add((name, kind))
         new = join(old, kind) if name in context.crowded else either_caller(old, kind)
         if _differ(old, kind):
-            context.crowded.add(name)  # a third caller with an unknown dtype does not settle which of the two it is
+            context.crowded[name] = None  # a third caller with an unknown dtype does not settle which of the two it is
         unknown = isinstance(new, Unknown)
         if unknown and not (isinstance(old, Unknown) or isinstance(kind, Unknown)):
-            context.crowded.add(name)
+            context.crowded[name] = None
         if new != old and not (unknown and isinstance(old, Unknown)):
             context.params[name] = new
             grown = True

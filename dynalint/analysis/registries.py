@@ -38,7 +38,8 @@ class Registries:
         self._interpreter = interpreter
         self._known: dict[tuple[ModuleInfo | ClassInfo, str], Kind] = {}
         self._uses: dict[str, list[_Use]] = {}
-        self._read = 0
+        self._read = self._indexed = 0
+        self._binding: dict[str, list[ModuleInfo]] = {}
 
     def filled(self, kind: Kind, place: ModuleInfo | ClassInfo, name: str) -> Kind:
         """Return the kind of a global or an attribute of a class, with what other code registers in it."""
@@ -70,10 +71,12 @@ class Registries:
         """Return the modules in which a registry has this name."""
         if isinstance(place, ClassInfo):
             return [place.module]
-        modules = self._interpreter.project.modules.values()
-        return [
-            one for one in list(modules) if one is place or (name in one.bindings and self._is_bound(one, name, place))
-        ]
+        modules = self._interpreter.project.modules
+        for module in islice(modules.values(), self._indexed, None):
+            for bound in module.bindings:
+                self._binding.setdefault(bound, []).append(module)
+        self._indexed = len(modules)
+        return [one for one in [*self._binding.get(name, ())] if one is place or self._is_bound(one, name, place)]
 
     def _is_bound(self, module: ModuleInfo, name: str, place: ModuleInfo) -> bool:
         defined = self._interpreter.scopes.definition(module, name)

@@ -111,7 +111,7 @@ class _Run:
         for context in self._contexts:
             effects = self._interpreter.rerun(context)
             self._effects.update(dict.fromkeys(effects))
-            found += [dict(context.callees), {*context.firm_calls}, context.reads, effects]
+            found += [dict(context.callees), context.reads, effects]
         return [*found, self._interpreter.scopes.read_from(self._function)]
 
     def _stores(self) -> dict[tuple[ClassInfo, str], list[ast.stmt]]:
@@ -184,11 +184,8 @@ class _Edit:
         unpacked = self._interpreter.unpacked
         for function, node in self._moved:
             nodes: dict[Any, Any] = dict(zip(all_nodes(function.node), all_nodes(node), strict=True))
-            lines = {one.lineno: other.lineno for one, other in nodes.items() if isinstance(one, ast.stmt)}
             for context in self._interpreter.contexts.get(function, ()):
                 context.events = {_moved_key(key, nodes): _moved(one, nodes) for key, one in context.events.items()}
-                context.firm_events = {_moved_key(key, nodes) for key in context.firm_events}
-                context.firm_calls = {callee: lines[line] for callee, line in context.firm_calls.items()}
             unpacked.update(nodes[one] for one in unpacked & nodes.keys())
             yield from nodes.items()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import io
 import re
 import tokenize
@@ -46,7 +47,8 @@ class SourceFile:
     `text` is the decoded text with its original line endings and without a byte-order mark. The text of a notebook
     consists of its code cells (see `notebook.py`). `tree` is None if, and only if, there is an `error`. Offsets count
     characters of `text`, and lines are 1-based. Columns of syntax tree nodes count UTF-8 bytes from 0, as in `ast`. All
-    other columns are 1-based and count characters.
+    other columns are 1-based and count characters. `is_read` is true if the text was read from the file. `kept` is the
+    file's content if the text does not determine it, because keeping every file twice would take a lot of memory.
     """
 
     path: Path
@@ -55,8 +57,20 @@ class SourceFile:
     bom: bool = False
     tree: ast.Module | None = None
     error: SourceError | None = None
-    data: bytes | None = field(default=None, repr=False)
+    kept: bytes | None = field(default=None, repr=False)
+    is_read: bool = False
     notebook: Notebook | None = field(default=None, repr=False)
+
+    @property
+    def data(self) -> bytes | None:
+        """The content of the file, or None if it was given as text or could not be read."""
+        return self.encode(self.text) if self.kept is None and self.is_read else self.kept
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the content, or the reason why it could not be read."""
+        data = self.data
+        return identity(self.error.message if data is None and self.error is not None else data)
 
     @cached_property
     def cells(self) -> Cells | None:
@@ -135,6 +149,11 @@ def read_file(path: Path) -> bytes | str:
         return f"cannot read the file: {getattr(fault, 'strerror', None) or fault}"
 
 
+def identity(data: bytes | str | None) -> str:
+    """Return a hash of the content of a file, or a sentence with the reason why it could not be read."""
+    return hashlib.sha256(data).hexdigest() if isinstance(data, bytes) else f"unreadable: {data}"
+
+
 def read_source(path: Path) -> SourceFile:
     """Read and parse a file. If it cannot be read, is binary or is not Python, `error` says so."""
     return Sources().read(path)
@@ -186,18 +205,18 @@ def decode_source(path: Path, data: bytes) -> SourceFile:
         text = (data[3:] if bom else data).decode(encoding)
     except Exception as fault:  # noqa: BLE001 - codecs may raise anything
         reason = str(fault.msg if isinstance(fault, SyntaxError) else fault) or type(fault).__name__
-        return SourceFile(path, data=data, error=SourceError(1, 1, _decoding_fault(data, reason)))
-    return SourceFile(path, text, encoding, bom, data=data)
+        return SourceFile(path, kept=data, error=SourceError(1, 1, _decoding_fault(data, reason)))
+    return SourceFile(path, text, encoding, bom, kept=None if encoding == "utf-8" else data, is_read=True)
 
 
 def _decode_notebook(path: Path, data: bytes) -> SourceFile:
     try:
         notebook = read_notebook(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return SourceFile(path, data=data, error=SourceError(1, 1, "the notebook is not UTF-8 text"))
+        return SourceFile(path, kept=data, error=SourceError(1, 1, "the notebook is not UTF-8 text"))
     except NotebookError as fault:
-        return SourceFile(path, data=data, error=SourceError(fault.line, 1, str(fault)))
-    return SourceFile(path, notebook.text, data=data, notebook=notebook)
+        return SourceFile(path, kept=data, error=SourceError(fault.line, 1, str(fault)))
+    return SourceFile(path, notebook.text, kept=data, notebook=notebook)
 
 
 def parse_text(path: Path, text: str) -> SourceFile:

@@ -11,14 +11,13 @@ other files has changed, they are scanned again, and the result is still valid i
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.disk import Disk, bounds, extension_in, listing
-from dynalint.analysis.source import read_file
+from dynalint.analysis.source import identity, read_file
 from dynalint.config import OPTIONS
 from dynalint.projects.project_files import project_files
 from dynalint.projects.reading import is_inside
@@ -60,7 +59,7 @@ def still_holds(basis: Basis, workspace: Workspace) -> bool:
 def content(basis: Basis, path: Path) -> bytes | None:
     """Return the contents of a checked file, or None if they have changed since the result was computed."""
     data = read_file(path)
-    return b"" if isinstance(data, str) else data if _identity(data) == basis["disk"]["contents"][str(path)] else None
+    return b"" if isinstance(data, str) else data if identity(data) == basis["disk"]["contents"][str(path)] else None
 
 
 def _near(around: RelatedFiles, analysed: Basis) -> Basis | None:
@@ -90,7 +89,7 @@ def _answers(disk: Disk) -> Basis | None:
     if None in disk.contents.values():
         return None
     return {
-        "contents": {str(path): _identity(data) for path, data in disk.contents.items()},
+        "contents": {str(path): content for path, content in disk.contents.items()},
         "is_file": {str(path): known for path, known in disk.files.items()},
         "names": disk.names,
         "extensions": disk.extensions,
@@ -106,7 +105,7 @@ def _still_answers(answers: Basis, checked: Iterable[Path]) -> bool:
         and all(_has_still(folder, names) for folder, names in answers["names"].items())
         and all(_has_extensions(folder, known) for folder, known in answers["extensions"].items())
         and all(any(is_inside(Path(one), root) for root in roots) is known for one, known in answers["inside"].items())
-        and all(_identity(read_file(Path(path))) == known for path, known in answers["contents"].items())
+        and all(identity(read_file(Path(path))) == known for path, known in answers["contents"].items())
     )
 
 
@@ -128,10 +127,6 @@ def _files(workspace: Workspace) -> Basis:
         for path in workspace.files
     }
     return {"codes": [sorted(codes) for codes in sets], "of": files}
-
-
-def _identity(data: bytes | str | None) -> str:
-    return hashlib.sha256(data).hexdigest() if isinstance(data, bytes) else f"unreadable: {data}"
 
 
 def _texts(paths: Iterable[Path]) -> list[str]:

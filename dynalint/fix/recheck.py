@@ -217,7 +217,7 @@ def carried(linted: Linted, changes: Sequence[Change], texts: Mapping[Path, str]
     if moves.inside(start) is not None:
         return None
     finding = linted.finding
-    file = replace(linted.file, text=texts[linted.file.path], tree=None, data=None)
+    file = replace(linted.file, text=texts[linted.file.path], tree=None, kept=None, is_read=False)
     line, column = file.position(moves.moved(start))
     end_line = finding.end_line + line - finding.line
     end_column = finding.end_column + (column - finding.column if finding.end_line == finding.line else 0)

@@ -78,6 +78,8 @@ def _overlaps(spot: Spot, frame: StackFrame) -> bool:
     if frame.column is None or frame.end_column is None:
         return False
     start, end = (frame.line, frame.column), (frame.line, max(frame.end_column, frame.column + 1))
+    if frame.end_line is not None:
+        end = frame.end_line, frame.end_column
     return start < spot[2:] and spot[:2] < end
 
 
@@ -170,7 +172,10 @@ def _attributions(confirmation: Confirmation, result: TargetResult) -> Mapping[i
     """Return the breaks that belong to each finding, keyed by the id of its `Located` object."""
     found: dict[int, list[Break]] = {}
     for seen in result.default.breaks if result.default is not None else ():
-        for placed in confirmation.attributed(seen.stack, seen.gb):
+        possible = confirmation.attributed(seen.stack, seen.gb)
+        # Of the operands of a test, some may not be evaluated.
+        traced = [one for one in possible if coverage_of(one, result).traced]
+        for placed in traced or possible:
             found.setdefault(id(placed), []).append(seen)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -251,3 +252,15 @@ def test_metrics_without_an_attribute_that_is_needed_are_not_taken_for_no_recomp
     monkeypatch.setattr(utils, "get_compilation_metrics", lambda: [object()])
     with pytest.raises(UnknownReleaseError, match=r"cannot read the metrics of torch .*'co_filename'"):
         runs.default_run(lambda: branch, [((torch.ones(3),), {})])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="there are no columns")
+def test_a_break_at_a_test_of_a_statement_over_several_lines_says_where_it_ends() -> None:
+    def branching(x, y):
+        if x.any() or y.any():
+            return x + 1
+        return x
+
+    call = (torch.zeros(2), torch.zeros(2)), {}
+    found = runs.default_run(lambda: branching, [call])
+    assert [one.stack[-1].end_line - one.stack[-1].line for one in found.breaks] == [1, 1]

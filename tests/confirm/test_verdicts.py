@@ -132,6 +132,17 @@ def test_of_two_findings_on_a_line_the_columns_decide() -> None:
     ]
 
 
+def test_a_break_at_a_test_over_several_lines_belongs_to_the_operands_that_ran() -> None:
+    """Python takes the whole `if` statement for the place of the jump, and its last column is that of another line."""
+    frame = StackFrame(PATH, 5, "forward", 8, 20, 6)
+    default = replace(RUN, breaks=(broken(5, stack=(frame,)),))
+    both = with_verdicts(confirmation([BRANCH, SECOND], heard(default=default, coverage=covered(BRANCH, SECOND))))
+    assert [one.evidence.status for one in both] == ["confirmed", "confirmed"]
+    first = with_verdicts(confirmation([BRANCH, SECOND], heard(default=default, coverage=covered(BRANCH))))
+    assert first[0].evidence.status == "confirmed"
+    assert first[1].evidence.status not in ("confirmed", "refuted")
+
+
 def test_a_break_of_another_kind_beside_a_finding_is_not_its_own() -> None:
     seen = broken(5, "GB0007", columns=(60, 70))
     default = replace(RUN, breaks=(seen,))

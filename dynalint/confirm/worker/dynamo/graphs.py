@@ -91,9 +91,11 @@ class GraphListener(Listener):
             GraphRecord(_compile_id(), self.call, operations, lines, nothing, nothing, nothing, Guards({}, ()))
         )
 
-    def note_break(self, error: BaseException | None, reason: str, stack: Any, effect: str = "split") -> None:
+    def note_break(
+        self, error: BaseException | None, reason: str, stack: Any, effect: str = "split", positions: Any = None
+    ) -> None:
         """Record which frame was being compiled."""
-        super().note_break(error, reason, stack, effect)
+        super().note_break(error, reason, stack, effect, positions)
         self.break_ids.append(_compile_id())
 
     def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:

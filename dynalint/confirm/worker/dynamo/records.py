@@ -20,13 +20,18 @@ Span = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class StackFrame:
-    """A frame in a user's stack. Columns are 0-based in UTF-8 bytes, or None if this torch release has none."""
+    """A frame in a user's stack. Columns are 0-based in UTF-8 bytes, or None if this torch release has none.
+
+    `end_line` is given if the code ends on another line, as the code of a test does, which Python takes to be the whole
+    `if` statement.
+    """
 
     file: str
     line: int
     function: str
     column: int | None = None
     end_column: int | None = None
+    end_line: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ import os
 import re
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import _dynamo as dynamo
@@ -133,6 +134,14 @@ def frames_of(stack: Iterable[traceback.FrameSummary]) -> tuple[StackFrame, ...]
             frames.pop()
         frames.append(frame)
     return tuple(frames)
+
+
+def ending_at(stack: tuple[StackFrame, ...], positions: Any) -> tuple[StackFrame, ...]:
+    """Return the stack with the last line of the code of the innermost frame, which torch leaves out."""
+    line, end = (getattr(positions, name, None) or 0 for name in ("lineno", "end_lineno"))
+    if not stack or stack[-1].line != line or end <= line:
+        return stack
+    return (*stack[:-1], replace(stack[-1], end_line=end))
 
 
 def stack_above_dynamo() -> list[traceback.FrameSummary]:

@@ -42,7 +42,7 @@ from ..source.lines import EagerLines
 from . import metrics
 from .line_tables import exact_lines, recorded_columns
 from .records import Break, Compile, EagerRun, Run, Span
-from .reports import BREAKS, failure, frames_of, is_limit, parts_of, resumed, stack_above_dynamo
+from .reports import BREAKS, ending_at, failure, frames_of, is_limit, parts_of, resumed, stack_above_dynamo
 
 # The frames that Dynamo compiles for a module can be in these modules.
 _COMPILED_FIRST = ("torch.nn.modules.", "torch._dynamo.external_utils")
@@ -211,8 +211,10 @@ class Listener:
         """Return the function that runs the latest graph, which is `run` by default."""
         return run
 
-    def note_break(self, error: BaseException | None, reason: str, stack: Any, effect: str = "split") -> None:
-        """Record a break before Dynamo logs it."""
+    def note_break(
+        self, error: BaseException | None, reason: str, stack: Any, effect: str = "split", positions: Any = None
+    ) -> None:
+        """Record a break before Dynamo logs it. `positions` are those of the instruction that breaks."""
         message = str(getattr(error, "msg", "")) or reason
         primary, *others = parts_of(error, message)
         stack = getattr(error, "real_stack", None) or stack or TracingContext.extract_stack()
@@ -222,7 +224,7 @@ class Listener:
             explanation=primary.explanation,
             hints=primary.hints,
             reason=reason,
-            stack=frames_of([*stack_above_dynamo(), *stack]),
+            stack=ending_at(frames_of([*stack_above_dynamo(), *stack]), positions),
             call=self.call,
             effect=effect,
             secondary=tuple(part.gb for part in others if part.gb),
@@ -270,7 +272,8 @@ def _listening(listener: Listener) -> Iterator[None]:
         reason = str(kwargs.get("reason", ""))
         if not getattr(error, "logged", False):
             effect = "rest" if "cannot resume from" in reason else "split"
-            listener.note_break(error, reason, kwargs.get("user_stack"), effect)
+            positions = getattr(getattr(args[0] if args else None, "current_instruction", None), "positions", None)
+            listener.note_break(error, reason, kwargs.get("user_stack"), effect, positions)
         return log(*args, **kwargs)
 
     def traced_run(self: Any) -> Any:

@@ -70,6 +70,32 @@ def test_a_patch_holds_where_the_calls_come_through_it(tmp_path: Path) -> None:
     assert found(tmp_path, patched=without) == {*BOTH, ("patched.py", "DYN201")}
 
 
+SWITCHING = """\
+import torch
+from model import Model
+
+
+class Detector(torch.nn.Module):
+    def __init__(self, compiled: bool = False):
+        super().__init__()
+        self.model = Model()
+        if compiled:
+            torch._dynamo.config.capture_scalar_outputs = True
+
+    def forward(self, x: torch.Tensor):
+        return x * x.sum().item()
+"""
+
+
+def test_what_a_function_sets_holds_for_the_calls_from_its_file(tmp_path: Path) -> None:
+    assert found(tmp_path, detector=SWITCHING) == BOTH
+
+
+def test_what_a_function_of_a_script_sets_holds_for_the_program(tmp_path: Path) -> None:
+    text = SWITCHING + '\n\nif __name__ == "__main__":\n    Detector(True)\n'
+    assert found(tmp_path, train=text) == {("model.py", "DYN301")}
+
+
 def test_a_comment_or_a_value_of_false_sets_nothing(tmp_path: Path) -> None:
     text = f"# {ASSIGNED.splitlines()[-1]}\n{ASSIGNED.replace('True', 'False')}"
     assert found(tmp_path, setup_torch=text) == BOTH

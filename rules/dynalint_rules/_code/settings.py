@@ -40,24 +40,45 @@ def captures_shapes(project: Project, function: FunctionInfo) -> bool:
 
 
 def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
-    """Return whether an option is enabled for the whole program, or is patched by a module in the call chain."""
+    """Return whether an option is enabled for the whole program, or by a module in the call chain."""
     if (_switched, setting) not in project.answers:
         project.answers[_switched, setting] = _switched(project, setting)
-    patching: frozenset[SourceFile] | None = project.answers[_switched, setting]
-    return patching is None or any(one.file in patching for one in function.callers)
+    switching: frozenset[SourceFile] | None = project.answers[_switched, setting]
+    return switching is None or any(one.file in switching for one in function.callers)
 
 
 def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
-    """Return the files that patch an option temporarily, or None if a statement enables it for the whole program.
+    """Return the files that enable an option for what they call, or None if it is enabled for the whole program.
 
-    Settings in tests, examples and benchmarks only apply while that code runs, and not for other users of the project.
+    A statement enables it for the program if importing a module or running a script executes it. In a function of a
+    library, it only takes effect once that function is called. Settings in tests, examples and benchmarks apply while
+    that code runs, and not for other users of the project.
     """
-    assigned = re.compile(rf"^[^#\n]*\.{setting}\s*=\s*True\b", re.MULTILINE)
     patched = re.compile(rf"\bpatch\(\s*(?:[^()#]*\W)??{setting}\W{{1,4}}True\b")
-    modules = project.mentioning(setting)
-    if any(assigned.search(module.file.text) for module in modules if not _is_beside(module)):
-        return None
-    return frozenset(module.file for module in modules if patched.search(module.file.text))
+    switching = {module.file for module in project.mentioning(setting) if patched.search(module.file.text)}
+    for module, node in project.nodes_with(setting):
+        if _enables(node, setting) and not _is_beside(module):
+            if project.function_at(module, node) is None or _is_script(module):
+                return None
+            switching.add(module.file)
+    return frozenset(switching)
+
+
+def _enables(node: ast.AST, setting: str) -> bool:
+    """Return whether a node is the statement `torch._dynamo.config.<setting> = True`."""
+    match node:
+        case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Constant(value=True)):
+            return name == setting
+    return False
+
+
+def _is_script(module: ModuleInfo) -> bool:
+    """Return whether a module has a block that runs if it is started as a script."""
+    return any(
+        isinstance(one, ast.If)
+        and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(one.test))
+        for one in module.tree.body
+    )
 
 
 def _is_beside(module: ModuleInfo) -> bool:

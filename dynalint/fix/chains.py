@@ -43,14 +43,20 @@ def start_of(item: Item) -> Start:
     """
     linted = item.linted
     assert linted.rewrite is not None
-    rewrite = _chosen(linted.rewrite, careful=item.careful)
+    rewrite = form_of(linted.rewrite, item.refuted)
     sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
     about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.ranks)
     return Start(item, Unit((linted,), plan_of(rewrite), *about), rewrite.leaves)
 
 
-def _chosen(rewrite: Rewrite, *, careful: bool) -> Rewrite:
-    return rewrite.otherwise if careful and rewrite.otherwise is not None else rewrite
+def form_of(rewrite: Rewrite, refuted: int | None) -> Rewrite:
+    """Return the form of a rewrite to try after `refuted` shorter forms. If it is None, nothing is run to judge them.
+
+    The longest form is correct under the fewest conditions.
+    """
+    while refuted != 0 and rewrite.otherwise is not None:
+        rewrite, refuted = rewrite.otherwise, refuted and refuted - 1
+    return rewrite
 
 
 class Chains:
@@ -58,14 +64,14 @@ class Chains:
 
     def __init__(self, chooser: ViewChooser) -> None:
         self._chooser = chooser
-        self._units: dict[tuple[int, bool], Unit] = {}
+        self._units: dict[tuple[int, int | None], Unit] = {}
         self._refused: dict[Finding, tuple[Path, EditError]] = {}
 
     def result(self, start: Start) -> Unit | EditError | None:
         """Return the combined unit for `start`, or the error that prevents it, or None if it is not computed yet."""
         if start.item.origin in self._refused:
             return self._refused[start.item.origin][1]
-        unit = self._units.get((id(start.item.linted), start.item.careful))
+        unit = self._units.get((id(start.item.linted), start.item.refuted))
         return unit if unit is not None and unit.linted[0] is start.item.linted else None
 
     def complete(
@@ -83,7 +89,7 @@ class Chains:
                 if isinstance(result, EditError):
                     self._refused[start.item.origin] = start.item.linted.file.path, result
                 else:
-                    self._units[id(start.item.linted), start.item.careful] = result
+                    self._units[id(start.item.linted), start.item.refuted] = result
 
     def forget(self, changed: Collection[Path], on_way: Collection[str | None]) -> None:
         """Forget refusals in files that have changed, or on a call chain from a root to a change."""
@@ -130,7 +136,7 @@ class _Chain:
     """A unit that is extended until it leaves no findings. If that is impossible, `error` explains why."""
 
     def __init__(self, start: Start) -> None:
-        self.unit, self._leaves, self._careful = start.unit, start.leaves, start.item.careful
+        self.unit, self._leaves, self._refuted = start.unit, start.leaves, start.item.refuted
         self.path, *others = start.unit.plan
         self.done = False
         # A unit that leaves findings with its own code has moved its breaks elsewhere in its text, and Dynamo would
@@ -155,7 +161,7 @@ class _Chain:
             if left:
                 # A finding that has no rewrite yet may get one after another finding has been rewritten.
                 ready = (one for one in left if one.rewrite is not None and one.finding.code in self._leaves)
-                self._add(_chosen(_step(next(ready, left[0]), self._leaves), careful=self._careful))
+                self._add(form_of(_step(next(ready, left[0]), self._leaves), self._refuted))
         except EditError as fault:
             self.error = fault
 

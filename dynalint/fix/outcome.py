@@ -98,10 +98,13 @@ def parse_fault(source: SourceFile, text: str) -> str | None:
     return None
 
 
-def may_be_longer(unit: Unit) -> bool:
-    """Return whether a unit, or a rewrite that follows in it, may have a longer form."""
-    rewrites = (linted.rewrite for linted in unit.linted)
-    return any(one is not None and (one.otherwise is not None or one.leaves) for one in rewrites)
+def longer_forms(unit: Unit) -> int:
+    """Return how many longer forms of a unit may be left to try. A rewrite that follows in it may have one, too."""
+    return max((_longer(linted.rewrite) for linted in unit.linted if linted.rewrite is not None), default=0)
+
+
+def _longer(rewrite: Rewrite) -> int:
+    return int(bool(rewrite.leaves)) if rewrite.otherwise is None else 1 + _longer(rewrite.otherwise)
 
 
 def together(units: Sequence[Unit], changed: set[Path]) -> tuple[tuple[Path, ...], ...]:

@@ -24,14 +24,14 @@ class Item:
     """A finding at the start of a round.
 
     `origin` is the same finding before the first round, or the finding itself if it is new. If its fix must not be
-    applied, `blocked` explains why. `careful` is true if running the code has shown that its first rewrite is not
-    correct.
+    applied, `blocked` explains why. `refuted` is the number of forms of its rewrite that running the code has
+    refuted, or None if no code is run.
     """
 
     linted: Linted
     origin: Finding
     blocked: str | None = None
-    careful: bool = False
+    refuted: int | None = 0
 
     @property
     def start(self) -> int:

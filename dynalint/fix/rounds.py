@@ -16,7 +16,7 @@ from pathlib import Path
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding
 from dynalint.fix.applied import as_applied, as_repaired
-from dynalint.fix.chains import Chains, Start, start_of
+from dynalint.fix.chains import Chains, form_of, Start, start_of
 from dynalint.fix.edits import Accepted, merged, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (
@@ -34,7 +34,7 @@ from dynalint.fix.model import (
 from dynalint.fix.outcome import (
     RoundOutcome,
     is_refuted,
-    may_be_longer,
+    longer_forms,
     never,
     not_allowed,
     parse_fault,
@@ -67,7 +67,7 @@ class Rounds:
         self._refused: dict[Finding, Refused] = {}
         self._blocked: set[Finding] = set()
         self._undecided: set[Finding] = set()
-        self._careful: dict[Finding, Unit] = {}
+        self._forms: dict[Finding, list[Unit]] = {}
         self._fixed_along: dict[Finding, Finding] = {}
         self._note: str | None = None
         self._outcomes: dict[frozenset[Unit], RoundOutcome] = {}
@@ -147,7 +147,7 @@ class Rounds:
     def _open(self) -> tuple[Item, ...]:
         """Return the items that have a fix that has not failed."""
         return tuple(
-            replace(item, careful=item.origin in self._careful)
+            replace(item, refuted=len(self._forms.get(item.origin, ())) if self._verify is not None else None)
             for item in self._items
             if item.linted.rewrite is not None and item.origin not in self._blocked
             if self._options.unlikely or not item.linted.finding.doubt
@@ -201,10 +201,10 @@ class Rounds:
         """Return the item's own rewrite if it may be applied now. Otherwise, record why it may not."""
         if item.linted.rewrite is None:
             return None
-        rewrite = item.linted.rewrite
         if item.blocked is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, item.blocked))
             return None
+        rewrite = form_of(item.linted.rewrite, item.refuted)
         if not self._is_allowed(item, rewrite):
             return None
         try:
@@ -217,8 +217,8 @@ class Rounds:
     def _unit(self, item: Item) -> Unit | None:
         """Return the item's unit with follow-up rewrites if it may be applied now. Otherwise, record why not."""
         unit = self._combined(item)
-        refuted = self._careful.get(item.origin)
-        if unit is None or refuted is None or unit.plan != refuted.plan:
+        refuted = self._forms.get(item.origin)
+        if unit is None or not refuted or unit.plan != refuted[-1].plan:
             return unit
         self._blocked.add(item.origin)  # there is no longer form
         self._undecided.add(item.origin)
@@ -318,8 +318,11 @@ class Rounds:
         refuted = verification is not None and verification.outcome == "refuted"
         for finding in self._origins(unit):
             self._refused[finding] = Refused(finding, reason, refuted)
-            if refuted and may_be_longer(unit) and self._careful.setdefault(finding, unit) is unit:
-                continue  # the longer form is offered next
+            forms = self._forms.setdefault(finding, [])
+            if refuted and unit not in forms and len(forms) < longer_forms(unit):
+                forms.append(unit)
+            if refuted and unit in forms:
+                continue  # the next longer form is offered next
             self._blocked.add(finding)
             if not for_good:
                 self._undecided.add(finding)

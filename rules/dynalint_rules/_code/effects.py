@@ -191,7 +191,7 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
         if isinstance(one, k.External):
             _check_external(scope, node, one.name, shown, found)
         elif isinstance(one, k.Method):
-            _check_method(scope, one, shown)
+            _check_method(scope, one, shown, found)
         elif isinstance(one, k.Object):
             _check_layer(scope, node, one.type, found)
         elif isinstance(one, k.Instance):
@@ -251,8 +251,11 @@ def _has_dropout(node: ast.Call) -> bool:
     return False
 
 
-def _check_method(scope: Scope, method: k.Method, shown: str) -> None:
+def _check_method(scope: Scope, method: k.Method, shown: str, found: Effects) -> None:
     for owner in method.receiver.members:
+        if found.shows is not None and isinstance(owner, k.Object) and f"{owner.type}.{method.name}".startswith(SHOWS):
+            found.shows = True
+            continue
         if isinstance(owner, k.Tensor):
             entry = scope.project.api.method(method.name)
             flags = entry.flags if entry is not None else frozenset()

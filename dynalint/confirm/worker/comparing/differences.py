@@ -371,7 +371,8 @@ def _short(value: Any) -> str:
 
 def _numbers(tensor: torch.Tensor) -> str:
     numbers = tensor.detach().to_dense().flatten()[:4].tolist()
-    text = ", ".join(f"{number:.6g}" if isinstance(number, float) else str(number) for number in numbers)
+    # `or 0.0` hides the sign of zero, which makes no difference.
+    text = ", ".join(f"{number or 0.0:.6g}" if isinstance(number, float) else str(number) for number in numbers)
     return f"[{text}{', ...' if tensor.numel() > 4 else ''}]"
 
 

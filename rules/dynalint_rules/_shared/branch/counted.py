@@ -16,7 +16,7 @@ from dynalint_rules._code.names import is_settled, only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
 
-NOTHING_COUNTED = "is zero if nothing is counted"
+NOTHING_COUNTED = "if nothing is counted"
 _CONVERSIONS = frozenset({"float", "double", "half", "int", "long", "to", "type", "type_as", "detach", "item"})
 # Comparisons of a count that are true if anything is counted, and if nothing is.
 _SOMETHING = frozenset({(ast.Gt, 0), (ast.NotEq, 0), (ast.GtE, 1)})
@@ -41,21 +41,39 @@ def is_count(scope: Scope, node: ast.expr) -> bool:
 def needs_no_test(scope: Scope, test: ast.expr, values: Sequence[ast.expr | None]) -> tuple[int, str] | None:
     """Return which of two values is right for both sides of a test if its count is clamped, and the condition for it.
 
-    The first value is selected if the test is true. The test is whether anything is counted. If nothing is, the value
-    is zero, or the same numerator. It is None if a name keeps its value, which is never right.
+    The first value is selected if the test is true. The test is whether anything is counted. If nothing is, the
+    numerator is zero, or the value without the division is the other value. A value is None if a name keeps its value,
+    which is never right.
     """
     asked = None if scope.careful else _counted_by(scope, test)
     if asked is None:
         return None
     mask, place = asked[0], 0 if asked[1] else 1
     value, other = values[place], values[1 - place]
-    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Div) or other is None:
+    quotient = _quotient(scope, value, mask) if value is not None else None
+    if quotient is None or value is None or other is None:
         return None
-    counted = _counted(scope, value.right)
-    if counted is None or ast.dump(counted) != ast.dump(mask):
+    if value is quotient and (_is_zero(scope, other) or ast.dump(other) == ast.dump(value.left)):
+        return place, f"{scope.quote(value.left)} is zero {NOTHING_COUNTED}"
+    if not _names(other) or not _names(other) <= _names(value):
         return None
-    same = _is_zero(scope, other) or ast.dump(other) == ast.dump(value.left)
-    return (place, f"{scope.quote(value.left)} {NOTHING_COUNTED}") if same else None
+    return place, f"without the division, {scope.quote(value)} is the same as {scope.quote(other)} {NOTHING_COUNTED}"
+
+
+def _quotient(scope: Scope, value: ast.expr, mask: ast.expr) -> ast.BinOp | None:
+    """Return the quotient by the number of elements in `mask` that a value is, or that is added to other terms."""
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+        return _quotient(scope, value.operand, mask)
+    if not isinstance(value, ast.BinOp):
+        return None
+    if isinstance(value.op, ast.Add | ast.Sub):
+        return _quotient(scope, value.left, mask) or _quotient(scope, value.right, mask)
+    counted = _counted(scope, value.right) if isinstance(value.op, ast.Div) else None
+    return value if counted is not None and ast.dump(counted) == ast.dump(mask) else None
+
+
+def _names(value: ast.expr) -> set[str]:
+    return {one.id for one in walk(value) if isinstance(one, ast.Name)}
 
 
 def _counted_by(scope: Scope, test: ast.expr) -> tuple[ast.expr, bool] | None:

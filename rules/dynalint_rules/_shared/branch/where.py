@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import partial
 
 from dynalint.rulekit import Refusal, Rewrite
 from dynalint_rules._code.scope import Scope, shared
@@ -32,6 +33,7 @@ from dynalint_rules._shared.guard.saved_work import (
 )
 from dynalint_rules._shared.guard.shown_apart import shown_apart
 from dynalint_rules._shared.guard.statements import asked_in_eager
+from dynalint_rules._shared.mask.filling_calls import rewrite_filling_call
 from dynalint_rules._shared.mask.masked import rewrite_masked
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
 
@@ -42,9 +44,10 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     Raises:
         Refusal: If the rewrite would not be equivalent.
     """
+    longer = partial(rewrite_if, scope.carefully(), statement)
     dropped = rewrite_masked(scope, statement) or rewrite_bounded(scope, statement)
     dropped = dropped or rewrite_shortcut(scope, statement) or rewrite_asserting(scope, statement)
-    dropped = dropped or rewrite_clipped(scope, statement, lambda: rewrite_if(scope.carefully(), statement))
+    dropped = dropped or rewrite_clipped(scope, statement, longer) or rewrite_filling_call(scope, statement, longer)
     if dropped is not None:
         return dropped
     try:

@@ -71,8 +71,13 @@ def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
     changes = _of_selections(chain, protected)
     changes += [(one, rw.kept(scope.file, receiver)) for one, receiver in chain.flattened.items()]
     for call, found in chain.reduced.items():
-        values = rw.kept(scope.file, found.values)
-        changes.append((call, _total(chain, values, _count(chain, found.values), found.name, found.own)))
+        values, count = rw.kept(scope.file, found.values), _count(chain, found.values)
+        tensor = scope.tensor(found.values)
+        if found.name == "sum" and not found.own and tensor is not None and tensor.dtype == "bool":
+            both = rw.operation(_mask_over(chain, 0), "&", values)
+            changes.append((call, rw.method(both, "sum")))
+        else:
+            changes.append((call, _total(chain, values, count, found.name, found.own)))
     for call, (loss, reached) in chain.losses.items():
         if loss.takes_labels:
             changes += loss.with_ignored(scope, call, mask, value)

@@ -30,7 +30,7 @@ class Toy:
     functions: Mapping[str, str] = field(default_factory=dict)
     declined: str = ""
     doubts: Mapping[str, str] = field(default_factory=dict)
-    longer: Mapping[str, str] = field(default_factory=dict)
+    longer: Mapping[str, Sequence[str]] = field(default_factory=dict)
     runs: int = 0
 
     def __call__(self, overrides: Mapping[Path, str]) -> list[Linted]:
@@ -71,9 +71,12 @@ class Toy:
                         ("it holds",),
                         leaves=self.leaves.get(key, ()),
                     )
-                if rewrite is not None and key in self.longer:
-                    place = Replacement(file, match.start(), match.end(), self.longer[key])
-                    rewrite = replace(rewrite, otherwise=replace(rewrite, replacements=(place,)))
+                if rewrite is not None:
+                    forms = [Replacement(file, match.start(), match.end(), one) for one in self.longer.get(key, ())]
+                    last = None
+                    for form in reversed(forms):
+                        last = replace(rewrite, replacements=(form,), otherwise=last)
+                    rewrite = replace(rewrite, otherwise=last)
                 found.append(Linted(finding, file, rewrite))
         return found
 
@@ -520,6 +523,27 @@ def test_the_diff_is_one_that_git_takes(path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("right", "tries"), [("short", 1), ("longer", 2), ("longest", 3), ("none", 3)])
+def test_each_form_is_tried_until_one_is_proven(path: Path, right: str, tries: int) -> None:
+    path.write_text("x = bad(A)\n")
+    tried = []
+
+    def verify(before: object, after: Mapping[Path, str], units: Sequence[Unit]) -> Mapping[Unit, Verification]:
+        tried.append(after[path])
+        return {unit: Verification("proven" if after[path] == f"x = {right}\n" else "refuted", "so") for unit in units}
+
+    toy = Toy([path], {"A": "short"}, {"A": "conditional"}, longer={"A": ["longer", "longest"]})
+    result = toy.fix(verify)
+    assert text_of(result, path) == ("x = bad(A)\n" if right == "none" else f"x = {right}\n")
+    assert tried == [f"x = {form}\n" for form in ("short", "longer", "longest")[:tries]]
+
+
+def test_only_the_longest_form_is_applied_if_nothing_is_run(path: Path) -> None:
+    path.write_text("x = bad(A)\n")
+    toy = Toy([path], {"A": "short"}, {"A": "safe"}, longer={"A": ["longer", "longest"]})
+    assert text_of(toy.fix(), path) == "x = longest\n"
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 @pytest.mark.parametrize(("right", "left"), [("short", ""), ("long", ""), ("none", "bad(A)")])
 def test_the_longer_form_is_tried_once_if_the_short_one_is_refuted(
@@ -533,7 +557,7 @@ def test_the_longer_form_is_tried_once_if_the_short_one_is_refuted(
         return {unit: Verification("proven" if right in after[path] else "refuted", "so") for unit in units}
 
     table: dict[str, str | list[tuple[Path, str, str]]] = {"A": "short", "B": "bad(A)"}
-    toy = Toy([path], table, dict.fromkeys("AB", "conditional"), {"B": ("DYNA",)}, longer={"A": "long"})
+    toy = Toy([path], table, dict.fromkeys("AB", "conditional"), {"B": ("DYNA",)}, longer={"A": ["long"]})
     result = toy.fix(verify)
     old = path.read_text()
     assert text_of(result, path) == (old if left else f"x = {right}\n")

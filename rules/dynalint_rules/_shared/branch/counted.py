@@ -3,12 +3,14 @@
 if valid.sum() == 0:                    return torch.where(valid, loss, 0).sum() / valid.sum().clamp(min=1)
     return loss.sum() * 0
 return loss[valid].sum() / valid.sum()
+
+loss = -neg if n == 0 else -(pos + neg) / n                 loss = -(pos + neg) / n.clamp(min=1)
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dynalint.rulekit import k, walk
 from dynalint_rules._code.calls import callee
@@ -42,8 +44,8 @@ def needs_no_test(scope: Scope, test: ast.expr, values: Sequence[ast.expr | None
     """Return which of two values is right for both sides of a test if its count is clamped, and the condition for it.
 
     The first value is selected if the test is true. The test is whether anything is counted. If nothing is, the
-    numerator is zero, or the value without the division is the other value. A value is None if a name keeps its value,
-    which is never right.
+    numerator is zero, or the terms of the quotient that the other value does not have. A value is None if a name keeps
+    its value, which is never right.
     """
     asked = None if scope.careful else _counted_by(scope, test)
     if asked is None:
@@ -55,13 +57,16 @@ def needs_no_test(scope: Scope, test: ast.expr, values: Sequence[ast.expr | None
         return None
     if value is quotient and (_is_zero(scope, other) or ast.dump(other) == ast.dump(value.left)):
         return place, f"{scope.quote(value.left)} is zero {NOTHING_COUNTED}"
-    if not _names(other) or not _names(other) <= _names(value):
+    terms, kept = list(_terms(value, quotient)), [one for one, _ in _terms(other, quotient)]
+    left = [node for term, node in terms if term not in kept]
+    if not left or len(left) + len(kept) != len(terms):
         return None
-    return place, f"without the division, {scope.quote(value)} is the same as {scope.quote(other)} {NOTHING_COUNTED}"
+    shown = " and ".join(scope.quote(one) for one in left)
+    return place, f"{shown} {'is' if len(left) == 1 else 'are'} zero {NOTHING_COUNTED}"
 
 
 def _quotient(scope: Scope, value: ast.expr, mask: ast.expr) -> ast.BinOp | None:
-    """Return the quotient by the number of elements in `mask` that a value is, or that is added to other terms."""
+    """Return the quotient by the number of elements in `mask` that a value is, or that it has as a term."""
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
         return _quotient(scope, value.operand, mask)
     if not isinstance(value, ast.BinOp):
@@ -72,8 +77,17 @@ def _quotient(scope: Scope, value: ast.expr, mask: ast.expr) -> ast.BinOp | None
     return value if counted is not None and ast.dump(counted) == ast.dump(mask) else None
 
 
-def _names(value: ast.expr) -> set[str]:
-    return {one.id for one in walk(value) if isinstance(one, ast.Name)}
+def _terms(value: ast.expr, quotient: ast.BinOp, sign: int = 1) -> Iterator[tuple[tuple[int, str], ast.expr]]:
+    """Yield the terms of a sum with their signs, where the numerator takes the place of the quotient."""
+    if value is quotient:
+        yield from _terms(quotient.left, quotient, sign)
+    elif isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+        yield from _terms(value.operand, quotient, -sign)
+    elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
+        yield from _terms(value.left, quotient, sign)
+        yield from _terms(value.right, quotient, sign if isinstance(value.op, ast.Add) else -sign)
+    else:
+        yield (sign, ast.dump(value)), value
 
 
 def _counted_by(scope: Scope, test: ast.expr) -> tuple[ast.expr, bool] | None:

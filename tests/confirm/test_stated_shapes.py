@@ -89,6 +89,16 @@ class Annotations(nn.Module):
         return x.sum() + ids.sum() + y.sum()
 
 
+class NamedLikeDefaults(nn.Module):
+    def __init__(self, signal_size=11, places=3):
+        super().__init__()
+        self.fc = nn.Linear(signal_size, places)
+
+    def forward(self, x, position):
+        # x: (signal_size,), position: (places,)
+        return torch.lerp(position, self.fc(x), 0.5)
+
+
 class Wrong(nn.Module):
     def __init__(self):
         super().__init__()
@@ -113,6 +123,7 @@ def shapes(module: nn.Module) -> list[tuple[int, ...]]:
         (Described, [(BATCH, LENGTH, 12), (BATCH, LENGTH), (BATCH,)]),
         (DescribedByFields, [(BATCH, 2 * WIDTH, LENGTH, 2)]),
         (Annotations, [(BATCH, 6, 4), (BATCH, LENGTH), (BATCH, 2, 3)]),
+        (NamedLikeDefaults, [(11,), (3,)]),
         (Wrong, [(BATCH, 10)]),
     ],
 )

@@ -22,11 +22,12 @@ _DEEPEST = 4
 
 _PURE_BUILTINS = frozenset(
     "abs bool complex dict divmod enumerate float frozenset getattr hasattr id int isinstance issubclass "
-    "len list max min pow range reversed round set slice str sum tuple type zip".split()
+    "len list max min pow range repr reversed round set slice str sum tuple type zip".split()
 )
 _PURE_MODULES = ("math.", "operator.", "typing.", "builtins.")
 _PURE_NAMES = frozenset(
-    {"torch.finfo", "torch.iinfo", "torch.Size", "torch.device", "torch.is_tensor", "torch.jit.annotate"}
+    "torch.finfo torch.iinfo torch.Size torch.device torch.is_tensor torch.jit.annotate torch.jit.is_scripting "
+    "torch.jit.is_tracing torch.onnx.is_in_onnx_export torch.compiler.is_exporting".split()
 )
 _NUMPY = "abs ceil cos exp floor log log10 log1p log2 power sin sqrt tan tanh"
 _PURE_NAMES |= {f"numpy.{name}" for name in _NUMPY.split()}
@@ -149,7 +150,7 @@ def _check_node(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None
         raise Refusal(f"`:=` in a branch binds `{node.target.id}` only if the branch is taken; bind it before the test")
     if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
         raise Refusal(f"{scope.quote(node)} in a branch suspends the function, which cannot happen in both branches")
-    if isinstance(node, ast.Call):
+    if isinstance(node, ast.Call) and not isinstance(scope.parents.get(node), ast.Raise):  # it makes an exception
         _check_call(scope, node, scope.kind(node.func), found, depth)
     if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
         _refuse_iterator(scope, node, depth)

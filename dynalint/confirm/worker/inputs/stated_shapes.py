@@ -179,11 +179,15 @@ def _spec(stated: Stated, guess: TensorSpec, sizes: _Sizes) -> TensorSpec:
 
 
 class _Sizes:
-    """A size for each dimension name: from an attribute of the module or its config, or a common size."""
+    """A size for each dimension name: from an attribute of the module or its config, a default, or a common size."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         self._owners = [owner, getattr(owner, "config", None)]
+        self._defaults: dict[str, Any] = {}
+        with suppress(TypeError, ValueError):
+            made_by = inspect.signature(type(owner)).parameters.values()
+            self._defaults = {one.name: one.default for one in made_by}
         self._known: dict[str, int] = {}
 
     def of(self, dimension: str, at: int) -> int:
@@ -203,8 +207,8 @@ class _Sizes:
         return unknown
 
     def _named(self, name: str, at: int) -> int:
-        for owner in self._owners:
-            value = getattr(owner, name, None)
+        known = [getattr(owner, name, None) for owner in self._owners]
+        for value in (*known, self._defaults.get(name)):
             if type(value) is int and 0 < value <= _LARGEST:
                 return value
         if name not in self._known:

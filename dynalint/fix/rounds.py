@@ -16,7 +16,7 @@ from pathlib import Path
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding
 from dynalint.fix.applied import as_applied, as_repaired
-from dynalint.fix.chains import Chains, form_of, Start, start_of
+from dynalint.fix.chains import Chains, Start, form_of, start_of
 from dynalint.fix.edits import Accepted, merged, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (

@@ -158,7 +158,8 @@ def indexed(base: int, parts: Sequence[Kind]) -> int | None:
             left -= 1
         elif part == k.NONE:
             left += 1
-        elif tensor is not None and tensor.rank is not None and tensor.dtype is not None:
+        elif tensor is not None and tensor.rank is not None and (tensor.dtype is not None or tensor.rank == 1):
+            # A mask and positions have the same effect if they have one dimension.
             left -= tensor.rank if tensor.dtype == "bool" else 1
             chosen.append(1 if tensor.dtype == "bool" else tensor.rank)
         elif not (isinstance(part, k.Sequence) and part.type == "slice") and not _is_ellipsis(part):

@@ -57,8 +57,8 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     found = detached(scope, source, read=node)
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
     text = found.text
-    if flow.leaves and isinstance(scope.parents[node], ast.Compare | ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
-        # The comparison reads the value immediately and passes no gradient, so it does not need these calls.
+    if flow.leaves and isinstance(scope.parents[node], ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
+        # The test reads the value immediately and passes no gradient, so it does not need these calls.
         text = text.replace(".detach()", "").replace(".clone()", "")
     kept = "Use `torch.as_tensor(...)`" if is_array else "Use `.detach()`" if ".detach()" in text else "Use the tensor"
     return Rewrite(

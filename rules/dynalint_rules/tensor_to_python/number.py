@@ -92,8 +92,6 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
     dtype = tensor.dtype if tensor else None
     wide = name == "int" and dtype != "int"  # `.long()` follows
     flow, text = flow_of(scope, event.node, "int" if name == "int" else "float", wide=wide), found.text
-    if flow.leaves and isinstance(scope.parents[event.node], ast.Compare):
-        text = text.replace(".detach()", "").replace(".clone()", "")  # a comparison reads the value at once
     flow.conditions.update(dict.fromkeys(found.conditions))
     if name == "int":
         text += "" if dtype == "int" else ".long()"

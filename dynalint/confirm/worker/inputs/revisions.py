@@ -53,7 +53,7 @@ def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     found.sort(key=lambda one: any(value != specs.get(name) for name, value in one.items() if name not in blamed))
     alike = itertools.chain(_rows_of_mask(specs, trouble), _like_operands(specs, trouble.operands))
     first = [*_with_classes(specs, trouble), *_in_columns(specs, trouble), *_in_halves(specs, trouble)]
-    first += _of_rows(specs, trouble)
+    first += [*_of_rows(specs, trouble), *_of_positions(specs, trouble)]
     mismatch = _MISMATCH.search(trouble.message) is not None
     yield from itertools.chain(first, alike, found) if mismatch else itertools.chain(first, found, alike)
 
@@ -135,6 +135,17 @@ def _in_halves(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     if any(not alike.keys().isdisjoint(operand.sources) for operand in trouble.operands):
         half = min(one, other)
         yield {**specs, **{n: replace(spec, shape=(*spec.shape[:-1], 2 * half)) for n, spec in alike.items()}}
+
+
+def _of_positions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs with a label for each position, because the code flattens labels beside scores for classes."""
+    match = _SIZES_OF_TWO.search(trouble.message)
+    sizes = {int(match[1]), int(match[2])} if match is not None else set()
+    tensors = _tensors(specs)
+    for (name, labels), scores in itertools.product(tensors.items(), tensors.values()):
+        positions = (*scores.shape[:1], *scores.shape[2:])
+        if labels.kind != "float" and len(scores.shape) > 2 and {math.prod(labels.shape), math.prod(positions)} == sizes:
+            yield {**specs, name: replace(labels, shape=positions)}
 
 
 def _of_rows(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:

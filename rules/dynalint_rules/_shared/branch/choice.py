@@ -136,7 +136,7 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     """Ensure that the value of every branch is a tensor, and return the conditions for this.
 
     If one value is known to be a tensor, an unknown value is assumed to be one as well, because a run can verify it. If
-    one value is a 0-dim float tensor, numbers are converted to tensors.
+    one value is a 0-dim tensor, numbers that its dtype can represent are converted to tensors.
 
     Raises:
         Refusal: If a value is not a tensor, or all values are unknown.
@@ -147,8 +147,11 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
         if as_tensor(side.kind) is not None:
             conditions += tensor_again_conditions(scope, side.node) if side.node is not None else []
             continue
-        if k.is_number(side.kind) and any(_is_single_float(other.kind) for other in sides):
+        fitting = [other for other in sides if k.is_number(side.kind) and _takes_number(other.kind, side.kind)]
+        if fitting:
             conditions.append(f"{_shown(scope, side)} may be a tensor without dimensions")
+            unknown = (other for other in fitting if (tensor := as_tensor(other.kind)) is None or tensor.rank is None)
+            conditions += [f"{_shown(scope, other)} has no dimensions" for other in unknown]
             continue
         if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or _divides(side):
             raise Refusal(_why_no_tensor(scope, side))
@@ -156,9 +159,11 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     return conditions
 
 
-def _is_single_float(kind: k.Kind) -> bool:
+def _takes_number(kind: k.Kind, number: k.Kind) -> bool:
+    """Return whether a value is a tensor that may have no dimensions, and whose dtype can represent a number."""
     tensor = as_tensor(kind)
-    return tensor is not None and tensor.rank == 0 and tensor.dtype in (None, "float")
+    whole = all(isinstance(one, k.Value) and one.type == "int" for one in number.members)
+    return tensor is not None and not tensor.rank and tensor.dtype in (None, "float", *(["int"] if whole else []))
 
 
 def _divides(side: BranchValue) -> bool:

@@ -14,9 +14,8 @@ disappears.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Rewrite, rw, walk
@@ -52,8 +51,9 @@ def shown_apart(scope: Scope, statement: ast.If) -> Rewrite | None:
         Refusal: If libcst cannot parse the statement.
     """
     body = statement.body
-    first = list(takewhile(lambda one: _only_shows(scope, one) or _only_checks(scope, one), body))
-    last = list(takewhile(lambda one: _only_shows(scope, one), reversed(body[len(first) :])))[::-1]
+    first = next((run for run in _runs(body) if _may_stand_apart(scope, run, checks=True)), [])
+    left = body[len(first) :]
+    last = next((left[at:] for at in range(len(left)) if _may_stand_apart(scope, left[at:])), [])
     rest = body[len(first) : len(body) - len(last)]
     other = statement.orelse if not rest and not any(is_elif(scope, one) for one in statement.orelse) else []
     if not (first or last) or not (rest or other):
@@ -77,13 +77,19 @@ def shown_apart(scope: Scope, statement: ast.If) -> Rewrite | None:
         new = [*rw.statements([f"{name} = {scope.text(statement.test)}"]), *new]
     edits = rw.replacements(tree, [rw.Substitution((old,), tuple(new))])
     edits = (*edits, end_of_claim(scope.file, statement)) if last else edits
-    title = _TITLE if any(_only_shows(scope, one) for one in (*first, *last)) else _CHECKED
+    title = _CHECKED if all(_only_checks(scope, one) for one in (*first, *last)) else _TITLE
     return Rewrite(title, "safe", edits, (), scope.imports, _DECISIONS)
 
 
-def _only_shows(scope: Scope, statement: ast.stmt) -> bool:
-    """Return whether compiled code skips a statement, or can skip it because it only shows values."""
-    return _is_guarded(scope, statement) or only_shows(scope, [statement])
+def _runs(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """Yield the statements that a body starts with, the longest run first."""
+    yield from (body[:count] for count in range(len(body), 0, -1))
+
+
+def _may_stand_apart(scope: Scope, run: Sequence[ast.stmt], *, checks: bool = False) -> bool:
+    """Return whether compiled code skips statements, or can skip them because they only show values, or check."""
+    left = [one for one in run if not (_is_guarded(scope, one) or (checks and _only_checks(scope, one)))]
+    return not left or only_shows(scope, left)
 
 
 def _is_guarded(scope: Scope, statement: ast.stmt) -> bool:

@@ -11,7 +11,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import as_tensor
 from dynalint_rules._shared.number.flow import Follower
 from dynalint_rules._shared.number.single_index import rolled
-from dynalint_rules._shared.number.tensor_or_number import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
+from dynalint_rules._shared.number.tensor_or_number import CLAMPS, COMPARING, IN_TORCH, TAKES_EITHER, WHOLE
 
 _WITH_ALPHA = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in ("add", "sub", "add_", "sub_"))
 _FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
@@ -47,7 +47,8 @@ class Arguments(Follower):
             positions, keywords = TAKES_EITHER[name]
             if position not in positions and keyword not in keywords:
                 self.refuse(call, node)
-            if name != "torch.full":  # otherwise, the result has the default dtype in both cases
+            # The result of `torch.full` has the default dtype in both cases.
+            if name != "torch.full" and name not in COMPARING:
                 self._meet_argument(call, name, dtype)
         else:
             self.passed(call, node, dtype)

@@ -13,6 +13,7 @@ from dynalint_rules._code.names import loads, only_value, statement_of, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.branch.blocks import statements_after
+from dynalint_rules._shared.number.tensor_or_number import COMPARING
 from dynalint_rules._shared.text import atom
 
 # Methods whose results do not share memory with the receiver.
@@ -48,11 +49,12 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
         text, conditions = f"{scope.torch}.as_tensor({scope.text(source)})", []
     else:
         text = atom(source, scope.text(source))
-    at_once = read is not None and _is_used_up(scope, read)
+    compared = read is not None and _is_compared(scope, read)  # the result has no gradient
+    at_once = compared or (read is not None and _is_used_up(scope, read))
     # Integers have no gradient, and neither has what is computed without gradients.
     without = tensor.dtype in ("bool", "int") or without_gradients(scope.function)
     used_first = without and read is not None and _is_changed_last(scope, source, read)
-    plain = read is not None and (tensor.dtype in ("bool", "int") or used_first)
+    plain = read is not None and (tensor.dtype in ("bool", "int") or used_first or compared)
     if not tensor.array and not plain and not whole and not _is_detached(scope, source):
         text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(source, scope.function.node)
@@ -82,13 +84,19 @@ def _is_detached(scope: Scope, node: ast.expr) -> bool:
     return False
 
 
+def _is_compared(scope: Scope, read: ast.expr) -> bool:
+    """Return whether a number is only compared with another value."""
+    parent = scope.parents[read]
+    return isinstance(parent, ast.Compare) or (isinstance(parent, ast.Call) and callee(scope, parent) in COMPARING)
+
+
 def _is_used_up(scope: Scope, read: ast.expr) -> bool:
     """Return whether the value is only used to create a tensor. Autograd may save a value combined with tensors."""
     parent = scope.parents[read]
     if isinstance(parent, ast.Call):
         return callee(scope, parent) in ("torch.where", "torch.full")
     if not isinstance(parent, ast.BinOp):
-        return isinstance(parent, ast.Compare)
+        return False
     return k.is_number(scope.kind(parent.right if parent.left is read else parent.left))
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+_COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal", "not_equal")
+_ARITHMETIC = ("add", "sub", "mul", "div", "remainder", "fmod")
+
+COMPARING = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in _COMPARISONS)
+"""Functions whose result is a bool tensor, whatever dtype the number has."""
+
 TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "torch.full": ((1,), ("fill_value",)),
     "torch.where": ((1, 2), ("input", "other")),
@@ -11,8 +17,14 @@ TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Tensor.fill_": ((0,), ("value",)),
     "Tensor.where": ((1,), ("other",)),
     "torch.nn.functional.gumbel_softmax": ((1,), ("tau",)),
-    **{f"torch.{name}": ((1,), ("other",)) for name in ("add", "sub", "mul", "div")},
-    **{f"Tensor.{name}": ((0,), ("other",)) for name in ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_")},
+    "torch.pow": ((1,), ("exponent",)),
+    "Tensor.pow": ((0,), ("exponent",)),
+    "torch.lerp": ((2,), ("weight",)),
+    "Tensor.lerp": ((1,), ("weight",)),
+    "Tensor.lerp_": ((1,), ("weight",)),
+    **{f"torch.{name}": ((1,), ("other",)) for name in (*_ARITHMETIC, *_COMPARISONS)},
+    **{f"Tensor.{name}": ((0,), ("other",)) for name in (*_ARITHMETIC, *_COMPARISONS)},
+    **{f"Tensor.{name}_": ((0,), ("other",)) for name in _ARITHMETIC},
 }
 """The positional arguments (without a receiver) and keywords that accept a tensor."""
 

@@ -16,6 +16,7 @@ from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 from dynalint_rules._shared.number.python_numbers import rewrite_in_python
+from dynalint_rules._shared.number.row_stores import filled_at_once
 from dynalint_rules._shared.text import held_together
 
 _DEFAULT = ("builtins.int", "builtins.float", "builtins.bool", "operator.index")
@@ -55,7 +56,8 @@ class NumberOfTensor(Rule):
         scope = Scope.of(event, project)
         found = _multiplied(scope, event) or rewrite_in_python(scope, event.node)
         found = found or rewrite_checking_call(scope, event.node)
-        return found or shown_in_eager(scope, event.node) or _kept(scope, event)
+        found = found or shown_in_eager(scope, event.node) or filled_at_once(scope, scope.parents.get(event.statement))
+        return found or _kept(scope, event)
 
 
 def _multiplied(scope: Scope, event: Call) -> Rewrite | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Rule, Violation, k, leads_to_raise
+from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise
 from dynalint_rules._code.known_numbers import is_stored_number
+from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS
+from dynalint_rules._shared.number.row_stores import filled_at_once
 
 
 class TolistOfTensor(Rule):
@@ -36,9 +38,12 @@ class TolistOfTensor(Rule):
                 setting=SCALARS if tensor.dtype == "int" else "",
             )
 
-    def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
-        """Name the closest alternative."""
-        return Declined(_nearest(project.parents(event.function).get(event.node)) + _setting(event.receiver))
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined:
+        """Fill the rows of a tensor all at once, or name the closest alternative."""
+        scope = Scope.of(event, project)
+        parent = scope.parents.get(event.node)
+        found = filled_at_once(scope, scope.parents.get(parent)) if isinstance(parent, ast.Call) else None
+        return found or Declined(_nearest(parent) + _setting(event.receiver))
 
 
 def _setting(kind: k.Kind | None) -> str:

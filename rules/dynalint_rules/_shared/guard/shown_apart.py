@@ -52,8 +52,8 @@ def shown_apart(scope: Scope, statement: ast.If) -> Rewrite | None:
     """
     body = statement.body
     first = next((run for run in _runs(body) if _may_stand_apart(scope, run, checks=True)), [])
-    left = body[len(first) :]
-    last = next((left[at:] for at in range(len(left)) if _may_stand_apart(scope, left[at:])), [])
+    others = body[len(first) :]
+    last = next((others[at:] for at in range(len(others)) if _may_stand_apart(scope, others[at:])), [])
     rest = body[len(first) : len(body) - len(last)]
     other = statement.orelse if not rest and not any(is_elif(scope, one) for one in statement.orelse) else []
     if not (first or last) or not (rest or other):

@@ -1,0 +1,131 @@
+"""Loops that store a number in the first elements of each row, or in all others.
+
+mask = torch.zeros(n, m, dtype=torch.bool)      mask = torch.arange(m) >= lengths.unsqueeze(1)
+for i, length in enumerate(lengths.tolist()):
+    mask[i, length:] = True
+"""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.rulekit import Rewrite, k, rw, walk
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.names import around, loads, sets, within
+from dynalint_rules._code.scope import Scope
+
+# Between the line lengths of common formatters and the longer lines of larger projects.
+_LONGEST_LINE = 100
+_MAKERS = {"torch.zeros": True, "torch.ones": False}
+
+
+def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
+    """Return the rewrite of a loop that sets the first elements of each row, or all others, to the same number.
+
+    It is None for anything else, also if `loop` is another node.
+    """
+    if not isinstance(loop, ast.For) or loop.orelse or len(loop.body) > 1 or not isinstance(loop.body[0], ast.Assign):
+        return None
+    statement = loop.body[0]
+    told = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
+    target, value = statement.targets[0], statement.value
+    if len(statement.targets) > 1 or not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
+        return None
+    index = target.slice
+    if not isinstance(index, ast.Tuple) or len(index.elts) != 2 or not _is_number(scope, value, told):
+        return None
+    row, part = index.elts
+    if not isinstance(row, ast.Name) or not isinstance(part, ast.Slice) or part.step is not None:
+        return None
+    from_start = part.lower is None or (isinstance(part.lower, ast.Constant) and part.lower.value == 0)
+    bound = part.upper if from_start else part.lower if part.upper is None else None
+    lengths = _lengths(scope, loop, row.id, bound) if bound is not None else None
+    read_later = any(not within(one, loop, scope) for name in told for one in loads(scope, name))
+    if lengths is None or read_later:
+        return None
+    rows, sign = target.value.id, "<" if from_start else ">="
+    every = (
+        f"the loop visits every row of `{rows}`, and {scope.quote(lengths)} is on the same device and has one "
+        "non-negative element for each row"
+    )
+    changes = _made_at_once(scope, loop, lengths, value, from_start=from_start)
+    if not changes:
+        places = f"{scope.torch}.arange({rows}.shape[1], device={rows}.device)"
+        chosen, number = f"{places} {sign} {scope.text(lengths)}.unsqueeze(1)", scope.text(value)
+        lines = [f"{rows}[{chosen}] = {number}"]
+        if loop.col_offset + len(lines[0]) > _LONGEST_LINE:
+            name = scope.fresh_name("inside" if from_start else "outside")
+            lines = [f"{name} = {chosen}", f"{rows}[{name}] = {number}"]
+        changes = [(loop, lines)]
+    return Rewrite("Fill all rows at once", "conditional", rw.written(scope.file, *changes), (every,), scope.imports)
+
+
+def _made_at_once(
+    scope: Scope, loop: ast.For, lengths: ast.expr, value: ast.expr, *, from_start: bool
+) -> list[rw.Change]:
+    """Return the changes that make a mask in the loop's place, if it was made before with the opposite everywhere."""
+    store = loop.body[0]
+    if not isinstance(store, ast.Assign) or not isinstance(store.targets[0], ast.Subscript):
+        return []
+    rows, run = ast.unparse(store.targets[0].value), list[ast.stmt]()
+    for made in reversed(around(scope.parents, loop)[0]):
+        if any(isinstance(node, ast.Name) and node.id == rows for node in walk(made)):
+            break
+        run.append(made)
+    else:
+        return []
+    call = made.value if isinstance(made, ast.Assign) and [ast.unparse(one) for one in made.targets] == [rows] else None
+    filled = _MAKERS.get(callee(scope, call)) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or filled is None or len(call.args) != 2 or not isinstance(value, ast.Constant):
+        return []
+    given, tensor = {one.arg: one.value for one in call.keywords}, scope.tensor(call)
+    if tensor is None or tensor.dtype != "bool" or not given.keys() <= {"dtype", "device"}:
+        return []
+    named = {node.id for node in walk(call) if isinstance(node, ast.Name)}
+    if bool(value.value) is not filled or any(sets(node, name) for one in run for node in walk(one) for name in named):
+        return []
+    device = f", device={scope.text(given['device'])}" if "device" in given else ""
+    sign = "<" if from_start is filled else ">="
+    places = f"{scope.torch}.arange({scope.text(call.args[1])}{device})"
+    line = f"{rows} = {places} {sign} {scope.text(lengths)}.unsqueeze(1)"
+    return [(made, []), (loop, [line])]
+
+
+def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
+    """Return the tensor whose element for the current row is `bound` in every iteration, or None."""
+    call = loop.iter
+    if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
+        return None
+    source: ast.expr | None = None
+    if callee(scope, call) == "builtins.enumerate" and isinstance(bound, ast.Name):
+        both = [one.id for one in walk(loop.target) if isinstance(one, ast.Name)]
+        source = _unlisted(scope, call.args[0]) if both == [row, bound.id] else None
+    elif callee(scope, call) == "builtins.range" and isinstance(loop.target, ast.Name) and loop.target.id == row:
+        element = _read(scope, bound)
+        if isinstance(element, ast.Subscript) and isinstance(element.slice, ast.Name) and element.slice.id == row:
+            source = element.value
+    tensor = scope.tensor(source) if isinstance(source, ast.Name | ast.Attribute) else None
+    return source if tensor is not None and tensor.rank in (1, None) else None
+
+
+def _unlisted(scope: Scope, node: ast.expr) -> ast.expr:
+    """Return the tensor that `.tolist()` lists, or any other node itself."""
+    listed = isinstance(node, ast.Call) and callee(scope, node) == "Tensor.tolist"
+    return node.func.value if listed and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
+
+
+def _read(scope: Scope, node: ast.expr) -> ast.expr:
+    """Return the tensor whose number `.item()` or `int()` reads, or any other node itself."""
+    if isinstance(node, ast.Call) and callee(scope, node) == "Tensor.item" and isinstance(node.func, ast.Attribute):
+        return node.func.value
+    read = isinstance(node, ast.Call) and callee(scope, node) == "builtins.int" and len(node.args) == 1
+    return node.args[0] if read and isinstance(node, ast.Call) else node
+
+
+def _is_number(scope: Scope, value: ast.expr, changing: set[str]) -> bool:
+    """Return whether an expression is the same Python number in every iteration."""
+    kinds = scope.kind(value).members
+    names = {node.id for node in walk(value) if isinstance(node, ast.Name)}
+    numbers = all(isinstance(one, k.Value) and one.type in ("bool", "int", "float") for one in kinds)
+    return numbers and not names & changing and is_pure(scope, value)

@@ -193,24 +193,35 @@ def alias_conditions(
     for side in sides:
         views = kept_in(scope, side.node) if side.source is None and side.node is not None else ()
         for name in dict.fromkeys(views) if side.source is None else (side.source,):
-            refuse_changed_alias(scope, name, around)
+            refuse_changed_alias(scope, name, around, target)
     names = " or ".join(dict.fromkeys(shared))
     return [*conditions, f"no code relies on receiving the tensor {names} itself instead of an equal copy"]
 
 
-def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -> None:
+def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr, target: str | None = None) -> None:
     """Ensure that no later in-place change distinguishes the tensor called `name` from a copy that `around` creates.
+
+    `target` is the name of the copy, if it has one.
 
     Raises:
         Refusal: If the tensor may be changed in place later.
     """
     places = (one for shared in sorted(sharing(scope, name)) for one in changes_in_place(scope, shared, around))
-    place = next((one for one in places if may_run_after(scope, one, around)), None)
+    later = (one for one in places if may_run_after(scope, one, around))
+    place = next((one for one in later if target is None or not _is_done_with(scope, target, around, one)), None)
     if place is not None:
         raise Refusal(
             f"`{name}` may share memory with another tensor, and {scope.quote(place)} modifies it in place, but "
             "the fix would use a copy; modify it out of place first"
         )
+
+
+def _is_done_with(scope: Scope, name: str, around: ast.AST, place: ast.stmt | ast.expr) -> bool:
+    """Return whether a name is only used to compute new values, before other code runs at `place`."""
+    uses = [use for use in loads(scope, name) if not within(use, around, scope)]
+    own = set(walk_function(scope.function.node))
+    computing = all(use in own and isinstance(scope.parents[use], ast.BinOp | ast.Compare) for use in uses)
+    return computing and not any(within(use, place, scope) or may_run_after(scope, use, place) for use in uses)
 
 
 def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -> list[str]:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from dynalint.rulekit import Event, Refusal, Rewrite, walk, walk_function
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.eager import is_in_eager_code
 from dynalint_rules._code.effects import SHOWS, effects_of
 from dynalint_rules._code.names import statement_of
 from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.guard.statements import all_of, guarded_all, is_caught, is_eager, may_raise
+from dynalint_rules._shared.guard.statements import guarded_all, is_caught, may_raise
 
 
 def guarded_bystanders(scope: Scope, event: Event, watched: Callable[[str], bool], title: str) -> Rewrite:
@@ -41,7 +42,7 @@ class _Group:
 
     def take(self, statement: ast.stmt) -> None:
         """Add a statement and the statements that its value reaches."""
-        if statement in self.members or self._is_guarded(statement):
+        if statement in self.members or is_in_eager_code(self.scope, statement):
             return
         self.members[statement] = None
         if isinstance(statement, ast.Expr):
@@ -52,16 +53,6 @@ class _Group:
                 self._follow(target)
         else:
             raise self._refusal(statement)
-
-    def _is_guarded(self, statement: ast.stmt) -> bool:
-        """Return whether a statement is already under `if not torch.compiler.is_compiling():`."""
-        inner: ast.AST | None = statement
-        while inner is not None:
-            outer = self.scope.parents.get(inner)
-            if isinstance(outer, ast.If) and inner in outer.body and any(map(is_eager, all_of(outer.test))):
-                return True
-            inner = outer
-        return False
 
     def _check_value(self, value: ast.expr) -> None:
         effects_of(self.scope, [value], besides=self._may_be_left_out)

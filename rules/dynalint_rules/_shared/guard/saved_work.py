@@ -7,11 +7,12 @@ from collections.abc import Container
 from dataclasses import replace
 
 from dynalint.rulekit import Rewrite, k, rw, walk
+from dynalint_rules._code.eager import all_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import is_named, last_value, loads, only_value, stores, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
-from dynalint_rules._shared.guard.statements import all_of, compiling, eager_test, may_go_unasked
+from dynalint_rules._shared.guard.statements import compiling, eager_test, may_go_unasked
 from dynalint_rules._shared.mask.masked import mask_of_something, reduced_as_whole
 
 

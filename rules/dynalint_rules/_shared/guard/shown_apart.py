@@ -19,16 +19,15 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Rewrite, rw, walk
+from dynalint_rules._code.eager import all_of, is_eager
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.names import is_named
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif
 from dynalint_rules._shared.branch.split_tests import is_plain
 from dynalint_rules._shared.guard.statements import (
-    all_of,
     asks_tensor,
     eager_test,
-    is_eager,
     may_go_unasked,
     only_shows,
 )

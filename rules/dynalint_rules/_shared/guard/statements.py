@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, remembered, rw, walk
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.eager import all_of, is_eager
 from dynalint_rules._code.effects import SHOWS, implies_nothing, is_pure, only_shows_values
 from dynalint_rules._code.names import around, loads, within
 from dynalint_rules._code.raising import never_raises, shows_without_raising
@@ -90,12 +91,24 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     if len(others) == len(parts) and not only_shows(scope, statement.body):
         return None
+    if len(others) < len(parts):
+        return _asked_first(scope, statement)
     run = _reports_around(scope, statement) or [statement]
     tree = rw.Tree.around(scope.file, statement)
     guarded = rw.branch(eager_test(scope), [tree.line(one) for one in run])
     whole = rw.Substitution(tuple(map(tree.statement, run)), (guarded,))
     joined = _joined_to_branch(scope, tree, statement.body) if len(run) == 1 else None
     edits = joined or rw.replacements(tree, [whole])
+    return Rewrite("Test only in eager mode; compiled code has no output", "safe", edits, imports=scope.imports)
+
+
+def _asked_first(scope: Scope, statement: ast.If) -> Rewrite:
+    """Return the rewrite that moves `not torch.compiler.is_compiling()` to the front of a test."""
+    tree = rw.Tree.around(scope.file, statement)
+    parts = sorted(all_of(statement.test), key=lambda part: not is_eager(part))
+    first, *others = (tree.expression(part) for part in parts)
+    whole = reduce(lambda left, right: rw.operation(left, "and", right), others, first)
+    edits = rw.replacements(tree, [rw.Substitution((tree.expression(statement.test),), (whole,))])
     return Rewrite("Test only in eager mode; compiled code has no output", "safe", edits, imports=scope.imports)
 
 
@@ -202,17 +215,6 @@ def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> t
     if len(run) == 1 and isinstance(run[0], ast.If) and is_eager(run[0].test) and not run[0].orelse:
         new = new.with_changes(body=rw.block([tree.line(one) for one in run[0].body]))  # asked once is enough
     return rw.replacements(tree, [rw.Substitution((old,), (new,))])
-
-
-def is_eager(test: ast.expr) -> bool:
-    """Return whether a test is `not torch.compiler.is_compiling()`."""
-    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
-    return isinstance(asked, ast.Call) and ast.unparse(asked.func).endswith("compiler.is_compiling")
-
-
-def all_of(test: ast.expr) -> list[ast.expr]:
-    """Return the operands that must all be true for a test to be true."""
-    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
 
 
 def eager_test(scope: Scope) -> cst.BaseExpression:

@@ -60,7 +60,8 @@ class Follower(ABC):
     """The state while following a number to its uses.
 
     `functions` are the functions that returned it on the way here, and `targets` are the names that it was assigned to.
-    `buffer` is the attribute that will hold a tensor, if any. `converted` is true if it is float32 in every model.
+    `buffer` is the attribute that will hold a tensor, if any. `converted` is true if it is float32 in every model. If a
+    followed name may also be a number, `mixed` are changes that hold for both, and otherwise it is None.
     """
 
     scope: Scope
@@ -71,6 +72,7 @@ class Follower(ABC):
     converted: bool = False
     targets: set[ast.Name] = field(default_factory=set)
     buffer: str = ""
+    mixed: list[rw.Change] | None = None
 
     @abstractmethod
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
@@ -83,6 +85,23 @@ class Follower(ABC):
         divides = isinstance(operation.op, DIVIDING) and as_tensor(other) is None
         if divides and (node is operation.right or not is_nonzero(other)):
             self.flow.conditions[f"{self.scope.quote(operation.right)} is not zero in {shown}"] = None
+
+    def keep_narrow(self, operation: ast.BinOp, node: ast.expr, other: ast.expr, dtype: k.DType | None) -> None:
+        """Convert a float32 number to the dtype of another tensor without dimensions, such as a bfloat16 loss.
+
+        Otherwise, it would decide the dtype of the result, as the quotient of a counter also does.
+        """
+        tensor = self.scope.tensor(other)
+        plain = isinstance(other, ast.Name | ast.Attribute) and (
+            isinstance(node, ast.Name | ast.Attribute | ast.Call) or not self.wide
+        )
+        single = tensor is not None and tensor.rank == 0 and tensor.dtype == "float"
+        if self.converted and dtype == "float" and plain and single:
+            converted = rw.calling("to", rw.name(f"{ast.unparse(other)}.dtype"))
+            if self.mixed is None:
+                self.flow.edits.append((node, converted))
+            else:
+                self.mixed.append((operation, converted))
 
     def meet(self, tensor: k.Tensor | None, dtype: k.DType | None, where: ast.expr) -> None:
         """Record the conditions under which a tensor combined with the number keeps its dtype.

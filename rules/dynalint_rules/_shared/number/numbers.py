@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from dynalint.rulekit import Refusal, k, rw, step, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
+from dynalint_rules._code.eager import is_in_eager_code
 from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameters, statement_of
 from dynalint_rules._code.passed_values import asks_for_tensor
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
@@ -73,9 +74,8 @@ def flow_of_selected(scope: Scope, reads: Iterable[ast.expr], dtype: k.DType) ->
 class _Follower(PassedOn):
     """Checks all uses of a number."""
 
-    def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check the expression that uses `node`, and the places where its result is used."""
-        parent = self.scope.parents[node]
+    def used_in(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check the node that uses a number, and the places where its result is used."""
         self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):
             parent = self.scope.parents[parent]
@@ -181,7 +181,7 @@ class _Follower(PassedOn):
             )
         tensor = as_tensor(kind)
         if tensor is not None:
-            self._keep_narrow(node, other, dtype)
+            self.keep_narrow(operation, node, other, dtype)
             self.meet(tensor, dtype, operation)
             if isinstance(operation.op, ast.Div) and node is operation.left:
                 self.rounded(operation, node, kind)  # torch multiplies a number by the reciprocal of a tensor
@@ -201,19 +201,6 @@ class _Follower(PassedOn):
             self.climb(operation, None)
         else:
             raise Refusal(f"{self.scope.quote(other)} in {shown} does not accept a tensor; rewrite it first")
-
-    def _keep_narrow(self, node: ast.expr, other: ast.expr, dtype: k.DType | None) -> None:
-        """Convert a float32 number to the dtype of another tensor without dimensions, such as a bfloat16 loss.
-
-        Otherwise, it would decide the dtype of the result, as the quotient of a counter also does.
-        """
-        tensor = self.scope.tensor(other)
-        plain = isinstance(other, ast.Name | ast.Attribute) and (
-            isinstance(node, ast.Name | ast.Attribute | ast.Call) or not self.wide
-        )
-        single = tensor is not None and tensor.rank == 0 and tensor.dtype == "float"
-        if self.converted and dtype == "float" and plain and single:
-            self.flow.edits.append((node, rw.calling("to", rw.name(f"{ast.unparse(other)}.dtype"))))
 
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
         target = statement.target
@@ -327,11 +314,26 @@ class _Follower(PassedOn):
             raise Refusal(f"`{name}` is never used; delete {self.scope.quote(statement)}")
         if target not in self.targets:
             self.targets.add(target)
-            edits = len(self.flow.edits)
+            if mixed:
+                self._follow_mixed(name, reads, dtype)
+                return
             for use in reads:
                 self.climb(use, dtype)
-            if mixed and len(self.flow.edits) > edits:
-                raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
+
+    def _follow_mixed(self, name: str, reads: list[ast.Name], dtype: k.DType | None) -> None:
+        """Check the uses of a name that is a tensor or a number, so they have to accept both as they are."""
+        changes = list[rw.Change]()
+        inner = replace(self, flow=NumberFlow(), mixed=changes)
+        for use in reads:
+            if is_in_eager_code(self.scope, use):
+                python = "int" if dtype == "int" else "float"
+                changes.append((use, rw.call(python, rw.kept(self.scope.file, use))))
+            else:
+                inner.climb(use, dtype)
+        if inner.flow.edits:
+            raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
+        self.flow.add(inner.flow)
+        self.flow.edits += changes
 
     def _is_scaled(self, target: ast.Name) -> bool:
         """Return whether a name has no other value, except that statements such as `width /= 2` change it."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 from dataclasses import replace
 
-from dynalint.rulekit import FunctionInfo, Refusal, k, walk_function
+from dynalint.rulekit import FunctionInfo, Refusal, k, rw, walk_function
+from dynalint_rules._code.eager import is_in_eager_code
 from dynalint_rules._code.names import loads, stores
 from dynalint_rules._code.passed_values import is_passed_up, parameter_of, results_on_self
 from dynalint_rules._code.scope import Scope
@@ -18,6 +20,18 @@ _DIFFERENTIABLE = "torch.autograd.Function"
 
 class PassedOn(Arguments):
     """A follower that follows a number into other functions."""
+
+    def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check the expression that uses `node`, and the places where its result is used."""
+        parent = self.scope.parents[node]
+        if not is_in_eager_code(self.scope, node):
+            self.used_in(parent, node, dtype)
+        elif not isinstance(parent, ast.FormattedValue):  # a 0-dim tensor is formatted like its number
+            self.flow.edits.append((node, rw.method(rw.kept(self.scope.file, node), "item")))
+
+    @abstractmethod
+    def used_in(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check the node that uses a number in compiled code, and the places where its result is used."""
 
     def passed(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
         """Follow a number into a function of the project that a call passes it to.

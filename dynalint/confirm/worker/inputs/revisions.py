@@ -144,7 +144,8 @@ def _of_positions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     tensors = _tensors(specs)
     for (name, labels), scores in itertools.product(tensors.items(), tensors.values()):
         positions = (*scores.shape[:1], *scores.shape[2:])
-        if labels.kind != "float" and len(scores.shape) > 2 and {math.prod(labels.shape), math.prod(positions)} == sizes:
+        counts = {math.prod(labels.shape), math.prod(positions)}
+        if labels.kind != "float" and len(scores.shape) > 2 and counts == sizes:
             yield {**specs, name: replace(labels, shape=positions)}
 
 

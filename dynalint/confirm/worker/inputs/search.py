@@ -9,6 +9,7 @@ import heapq
 import inspect
 import itertools
 import math
+import re
 import sys
 import time
 import types
@@ -16,7 +17,7 @@ import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ _KEPT_ERRORS = 3
 _MOST_ELEMENTS = 1 << 21
 # Errors that would occur with any arguments, such as a missing package, an exit, or access denied by the sandbox.
 FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)
+_MISSING_KEY = re.compile(r"KeyError: '(\w+)'")
 _NO_MEMORY = "can't allocate memory"
 _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training", "verbose", "inplace")
 
@@ -158,7 +160,8 @@ class _Search:
                     doubtful, most = found, min(most, len(self.tried) + _ATTEMPTS_AFTER_DOUBT)
                     self._add(waiting, deeper(specs), sys.maxsize)
                 continue
-            self._add(waiting, revisions(specs, trouble), trouble.progress)
+            answers = itertools.chain(_with_key(self._function, specs, trouble), revisions(specs, trouble))
+            self._add(waiting, answers, trouble.progress)
             later[:0] = itertools.islice(sizes_in_message(specs, trouble.message), 4)
             self.last = trouble
             self._counts[trouble.message] += 1
@@ -205,6 +208,22 @@ def _with_missing(function: Callable[..., Any], specs: Specs) -> Iterator[Specs]
     for parameter in [one for one in parameters_of(target) if one.default is None and one.name not in given][:2]:
         specs = {**specs, **_guesses(function, parameter, first=not specs)}
         yield specs
+
+
+def _with_key(function: Callable[..., Any], specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs with an item under a key that only running the code shows, because it is not a literal there."""
+    match = _MISSING_KEY.fullmatch(trouble.message)
+    if match is None:
+        return
+    dicts = (name.partition("[")[0] for name, value in specs.items() if "['" in name or isinstance(value, dict))
+    for parameter in dict.fromkeys(dicts):
+        name, guess = f"{parameter}[{match[1]!r}]", _guess(function, match[1], Any, first=False)
+        if isinstance(guess, TensorSpec):
+            others = [one for item, one in specs.items() if item.startswith(f"{parameter}[")]
+            alike = [one for one in others if isinstance(one, TensorSpec) and one.kind == guess.kind]
+            guess = replace(guess, shape=alike[-1].shape if alike else guess.shape, high=2)
+        if name not in specs and guess is not None:
+            yield {**{one: value for one, value in specs.items() if one != parameter}, name: guess}
 
 
 def _without_optional(function: Callable[..., Any], specs: Specs) -> Specs:

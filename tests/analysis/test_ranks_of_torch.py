@@ -227,6 +227,8 @@ t.sort().values
 t.min(1).indices
 F.log_softmax(t, dim=1)
 torch.median(t)
+t[t.view(-1).long() % 2, (t.view(-1) > 0).long()]
+t[(t * 1).view(-1).to(torch.int64) % 2]
 """.strip().splitlines()
 # Of most operations, the analysis knows the rank; the others are here because a guess would be wrong.
 LEAST_KNOWN = 0.8

@@ -504,6 +504,40 @@ def test_the_operands_of_the_failed_operation_tell_which_argument_to_change(
     assert [tuple(one.shape) for one in args[:2]] == shapes
 
 
+class Segmented(nn.Module):
+    def forward(self, scores, target):
+        n, c, h, w = scores.size()
+        flat = scores.transpose(0, 1).reshape(c, -1)
+        known = target.view(-1).ne(-1)
+        chosen = flat.masked_fill(~known, 0)[target.view(-1), torch.arange(target.numel())]
+        return chosen.view(n, h, w).sum()
+
+
+def test_labels_are_given_for_each_position() -> None:
+    (scores, target), _ = find_call(Segmented(), "cpu", 30).call
+    assert tuple(target.shape) == (scores.shape[0], *scores.shape[2:])
+
+
+class Features(nn.Module):
+    names = ("user", "item_id")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
+        self.tables = nn.ModuleDict({name: nn.Embedding(5, 4) for name in self.names})
+
+    def forward(self, batch: dict[str, torch.Tensor]):
+        total = self.fc(batch["dense"])
+        for name in self.names:
+            total = total + self.tables[name](batch[name])
+        return total
+
+
+def test_a_key_that_is_not_a_literal_gets_an_item() -> None:
+    (batch,), _ = find_call(Features(), "cpu", 30).call
+    assert set(batch) == {"dense", "user", "item_id"}
+
+
 def test_shapes_in_parentheses_follow_names_without_a_colon() -> None:
     class Boxes(nn.Module):
         def forward(self, located, classes):

@@ -1752,3 +1752,71 @@ def test_testing_a_python_value_first_is_only_safe_if_that_never_raises(before: 
 def test_a_function_of_the_project_with_the_name_of_an_assertion_may_go_on() -> None:
     head = f"def _assert(ok, text):\n    return text\n\n\n{HEAD}"
     assert not study('if (x > 2).any():\n    _assert(False, "large")\nreturn x', RaiseOnTensor(), head).own
+
+
+CHECKED = """\
+import logging
+import torch
+
+log = logging.getLogger(__name__)
+
+
+class ShapeError(Exception):
+    pass
+
+
+def doubled(x):
+    if torch.jit.is_scripting():
+        return x
+    if x.dim() != 2:
+        raise ShapeError(f"got {x.shape!r}")
+    return x * 2
+
+
+def first_rank(show):
+    def shown(*args):
+        if first_rank.rank == 0:
+            return show(*args)
+        return None
+
+    return shown
+
+
+first_rank.rank = 0
+
+
+def _info(text):
+    log.info(text)
+
+
+info = first_rank(_info)
+
+
+@torch.compile
+def f(x: torch.Tensor, y: torch.Tensor):
+"""
+
+
+def test_a_call_that_may_raise_is_computed_on_every_call() -> None:
+    found = study("if y.sum() > 0:\n    x = doubled(x)\nreturn x", head=CHECKED)
+    answer = found.own[0].answer
+    assert isinstance(answer, Rewrite)
+    assert any("raises an exception" in one for one in answer.conditions)
+
+
+def test_output_through_a_function_that_another_returns() -> None:
+    found = study("if y.sum() > 0:\n    info('positive')\nreturn x", head=CHECKED)
+    assert "if not torch.compiler.is_compiling() and y.sum() > 0:" in found.fixed
+
+
+def test_an_old_value_that_is_only_computed_with_may_change_later() -> None:
+    body = """
+    scale = y[0]
+    if x.sum() > 0:
+        scale = y[1] * 2
+    rest = 1 - scale
+    y.mul_(rest)
+    return x * rest{use}
+    """
+    assert "scale = torch.where(" in fixed(body.format(use=""))
+    assert "would use a copy" in reason(body.format(use=" + scale"))

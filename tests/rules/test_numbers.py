@@ -55,6 +55,8 @@ def reason(body: str, rule: Rule | None = None) -> str:
         "return x > s",
         "return torch.where(x > 0, x, s)",
         "return torch.full((4,), s)",
+        "return x.gt(s) & torch.le(x, s)",
+        "return x.lerp(t, s) + torch.remainder(x, s)",
         "return x.masked_fill(x > 0, s)",
         "return x.clamp(max=s)",
         "return torch.clamp(x, min=s)",
@@ -214,6 +216,38 @@ def test_what_is_detached_is_not_detached_again() -> None:
 def test_a_tensor_that_is_changed_after_its_number_was_used_is_not_copied(change: str, clones: bool) -> None:
     body = f"t = t.long()\ns = t.item()\n{change}\nreturn y"
     assert f"s = t{'.clone()' if clones else ''}\n" in new_code(rewrite(body))
+
+
+@pytest.mark.parametrize("use", ["x > t[0].item()", "x.gt(t[0].item())", "torch.eq(x, other=t[0].item())"])
+def test_what_is_only_compared_has_no_gradient(use: str) -> None:
+    new = new_code(rewrite(f"return {use}"))
+    assert "detach" not in new
+    assert "clone" not in new
+
+
+COUNTED = """\
+scale = 1.0
+if flag:
+    scale = t.norm().item()
+    if not torch.compiler.is_compiling():
+        print(f"{scale}", scale)
+"""
+
+
+def test_a_name_that_is_also_a_number_is_shown_as_one() -> None:
+    new = new_code(rewrite(f"{COUNTED}return x * scale"))
+    assert "scale = t.norm().detach()" in new
+    assert 'print(f"{scale}", float(scale))' in new or 'print(f"{float(scale)}", float(scale))' in new
+
+
+def test_a_number_that_eager_code_shows_is_read_there() -> None:
+    body = "s = t.norm().item()\nif not torch.compiler.is_compiling():\n    print(f'{s}', s)\nreturn x * s"
+    assert "print(f'{s}', s.item())" in new_code(rewrite(body))
+
+
+@pytest.mark.parametrize("use", ["return x[: int(scale)]", "scale = max(scale, 2.0)\nreturn x * scale"])
+def test_a_name_that_is_also_a_number_takes_no_other_change(use: str) -> None:
+    assert "assigned more than once" in reason(f"{COUNTED}{use}") or "number" in reason(f"{COUNTED}{use}")
 
 
 def test_without_gradients_nothing_is_detached() -> None:

@@ -60,6 +60,34 @@ def test_a_check_under_a_flag_moves_out_and_keeps_its_place() -> None:
     assert fixed(body) == lines(wanted)
 
 
+def test_what_is_only_shown_moves_with_the_output() -> None:
+    body = """
+    if x.isnan().any():
+        n = int(x.isnan().sum())
+        print(f"{n} are missing")
+        x = x.nan_to_num()
+    return x
+    """
+    wanted = f"""
+    if {GUARD} and x.isnan().any():
+        n = int(x.isnan().sum())
+        print(f"{{n}} are missing")
+    x = torch.where(x.isnan().any(), x.nan_to_num(), x)
+    return x
+    """
+    assert fixed(body) == lines(wanted)
+
+
+def test_what_is_also_used_elsewhere_stays() -> None:
+    body = "if x.sum() > 0:\n    n = y.sum()\n    print(n)\n    x = x * n\nreturn x"
+    assert "print" in reason(body)
+
+
+def test_a_guard_moves_to_the_front_of_its_test() -> None:
+    body = f"if x.sum() % 5 == 0 and {GUARD}:\n    print(x)\nreturn x"
+    assert fixed(body) == f"if {GUARD} and x.sum() % 5 == 0:\n    print(x)\nreturn x"
+
+
 def test_output_that_is_guarded_already_is_guarded_once() -> None:
     body = f"""
     if x.sum() > 0:

@@ -147,11 +147,8 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
         if as_tensor(side.kind) is not None:
             conditions += tensor_again_conditions(scope, side.node) if side.node is not None else []
             continue
-        fitting = [other for other in sides if k.is_number(side.kind) and _takes_number(other.kind, side.kind)]
-        if fitting:
+        if k.is_number(side.kind) and any(_takes_number(other.kind, side.kind) for other in sides):
             conditions.append(f"{_shown(scope, side)} may be a tensor without dimensions")
-            unknown = (other for other in fitting if (tensor := as_tensor(other.kind)) is None or tensor.rank is None)
-            conditions += [f"{_shown(scope, other)} has no dimensions" for other in unknown]
             continue
         if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or _divides(side):
             raise Refusal(_why_no_tensor(scope, side))
@@ -160,10 +157,10 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
 
 
 def _takes_number(kind: k.Kind, number: k.Kind) -> bool:
-    """Return whether a value is a tensor that may have no dimensions, and whose dtype can represent a number."""
+    """Return whether a value is a tensor without dimensions whose dtype can represent a number."""
     tensor = as_tensor(kind)
     whole = all(isinstance(one, k.Value) and one.type == "int" for one in number.members)
-    return tensor is not None and not tensor.rank and tensor.dtype in (None, "float", *(["int"] if whole else []))
+    return tensor is not None and tensor.rank == 0 and tensor.dtype in (None, "float", *(["int"] if whole else []))
 
 
 def _divides(side: BranchValue) -> bool:

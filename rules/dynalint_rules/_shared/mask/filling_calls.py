@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from dynalint.rulekit import Refusal, Rewrite, rw
+from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import is_named
@@ -41,6 +41,8 @@ def rewrite_filling_call(scope: Scope, statement: ast.If, longer: Callable[[], R
     mask = mask_of_something(scope, test)
     if mask is None or not isinstance(call, ast.Call) or not _takes(call, name, mask):
         return None
+    if not isinstance(scope.kind(call.func), k.Function):
+        return None
     effects_of_always(scope, [call], statement)
     refuse_changed_later(scope, [mask], statement, handed=True)
     conditions = [
@@ -63,7 +65,9 @@ def rewrite_filling_call(scope: Scope, statement: ast.If, longer: Callable[[], R
 def _takes(call: ast.Call, name: str, mask: ast.expr) -> bool:
     """Return whether a call gets a name's value and the mask, or its inverse."""
     given = [*call.args, *(one.value for one in call.keywords)]
-    if isinstance(call.func, ast.Attribute):
-        given.append(call.func.value)
-    upright = [one.operand if isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.Invert) else one for one in given]
-    return any(is_named(one, name) for one in given) and any(ast.dump(one) == ast.dump(mask) for one in upright)
+    wanted = ast.dump(_upright(mask))
+    return any(is_named(one, name) for one in given) and any(ast.dump(_upright(one)) == wanted for one in given)
+
+
+def _upright(mask: ast.expr) -> ast.expr:
+    return mask.operand if isinstance(mask, ast.UnaryOp) and isinstance(mask.op, ast.Invert) else mask

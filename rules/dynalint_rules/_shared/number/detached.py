@@ -87,6 +87,7 @@ def _is_detached(scope: Scope, node: ast.expr) -> bool:
 def _is_compared(scope: Scope, read: ast.expr) -> bool:
     """Return whether a number is only compared with another value."""
     parent = scope.parents[read]
+    parent = scope.parents[parent] if isinstance(parent, ast.keyword) else parent
     return isinstance(parent, ast.Compare) or (isinstance(parent, ast.Call) and callee(scope, parent) in COMPARING)
 
 

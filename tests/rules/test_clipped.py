@@ -89,13 +89,22 @@ MASK = "m = y > 0\n"
             "n = m.float().sum()\nreturn (x * m).sum() / n.clamp(min=1), n",
         ),
         (
-            "n = m.sum()\nif n == 0:\n    z = 1 - x\nelse:\n    z = 1 - (x + y * m) / n\nreturn z",
-            "n = m.sum()\nz = 1 - (x + y * m) / n.clamp(min=1)\nreturn z",
+            "n = m.sum()\nif n == 0:\n    z = 1 - x\nelse:\n    z = 1 - (x + (y * m).sum()) / n\nreturn z",
+            "n = m.sum()\nz = 1 - (x + (y * m).sum()) / n.clamp(min=1)\nreturn z",
         ),
         # The terms have other signs.
         (
-            "n = m.sum()\nz = 1 + x if n == 0 else 1 - (x + y * m) / n\nreturn z",
-            "n = m.sum()\nz = torch.where(n == 0, 1 + x, 1 - (x + y * m) / n.clamp(min=1))\nreturn z",
+            "n = m.sum()\nz = 1 + x if n == 0 else 1 - (x + (y * m).sum()) / n\nreturn z",
+            "n = m.sum()\nz = torch.where(n == 0, 1 + x, 1 - (x + (y * m).sum()) / n.clamp(min=1))\nreturn z",
+        ),
+        # The other terms are not sums with this mask.
+        (
+            "n = m.sum()\np = (y * (y >= 0)).sum()\nz = x if n == 0 else (x + p) / n\nreturn z",
+            "n = m.sum()\np = (y * (y >= 0)).sum()\nz = torch.where(n == 0, x, (x + p) / n.clamp(min=1))\nreturn z",
+        ),
+        (
+            "n = m.sum()\np = y * m\np = p.sum()\nz = x if n == 0 else (x + p) / n\nreturn z",
+            "n = m.sum()\np = y * m\np = p.sum()\nz = (x + p) / n.clamp(min=1)\nreturn z",
         ),
         # The other side is another value, so a test still selects, but a clamped count needs none.
         (
@@ -122,9 +131,9 @@ def test_a_numerator_that_is_not_zero_needs_the_longer_form() -> None:
 
 
 def test_the_terms_that_are_left_out_have_to_be_zero() -> None:
-    answer = study(f"{MASK}n = m.sum()\nreturn -x if n == 0 else -(x + x * m) / n").own[0].answer
+    answer = study(f"{MASK}n = m.sum()\nreturn -x if n == 0 else -(x + (x * m).sum()) / n").own[0].answer
     assert isinstance(answer, Rewrite)
-    assert "`x * m` is zero if nothing is counted" in answer.conditions
+    assert "`(x * m).sum()` is zero if nothing is counted" in answer.conditions
     assert answer.otherwise is not None
     assert "torch.where" in str(answer.otherwise.replacements)
 

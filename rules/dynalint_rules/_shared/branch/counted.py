@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from dynalint.rulekit import k, walk
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.names import is_settled, only_value
+from dynalint_rules._code.names import is_named, is_settled, only_value, parameters, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
 
@@ -59,10 +59,42 @@ def needs_no_test(scope: Scope, test: ast.expr, values: Sequence[ast.expr | None
         return place, f"{scope.quote(value.left)} is zero {NOTHING_COUNTED}"
     terms, kept = list(_terms(value, quotient)), [one for one, _ in _terms(other, quotient)]
     left = [node for term, node in terms if term not in kept]
-    if not left or len(left) + len(kept) != len(terms):
+    if not left or len(left) + len(kept) != len(terms) or not all(_is_masked(scope, one, mask) for one in left):
         return None
     shown = " and ".join(scope.quote(one) for one in left)
     return place, f"{shown} {'is' if len(left) == 1 else 'are'} zero {NOTHING_COUNTED}"
+
+
+def _is_masked(scope: Scope, term: ast.expr, mask: ast.expr) -> bool:
+    """Return whether a term is a sum of products with the mask, also if the same name first holds the products."""
+    values = [term]
+    if isinstance(term, ast.Name):
+        statements = [scope.parents[store] for store in stores(scope, term.id)]
+        if term.id in parameters(scope) or not all(isinstance(one, ast.Assign) for one in statements):
+            return False
+        values = [one.value for one in statements if isinstance(one, ast.Assign)]
+    totals = [_summed(scope, one) for one in values]
+    summed = [total for total in totals if total is not None]
+    products = [one for one, total in zip(values, totals, strict=True) if total is None]
+    products += [one for one in summed if not isinstance(term, ast.Name) or not is_named(one, term.id)]
+    return len(summed) == 1 and len(products) == 1 and _has_factor(scope, products[0], mask)
+
+
+def _summed(scope: Scope, node: ast.expr) -> ast.expr | None:
+    """Return what `x.sum()` or `torch.sum(x)` adds up, or None for anything else."""
+    name = callee(scope, node) if isinstance(node, ast.Call) else ""
+    if not isinstance(node, ast.Call) or node.keywords or name not in ("Tensor.sum", "torch.sum"):
+        return None
+    if name == "torch.sum":
+        return node.args[0] if len(node.args) == 1 else None
+    return node.func.value if isinstance(node.func, ast.Attribute) and not node.args else None
+
+
+def _has_factor(scope: Scope, node: ast.expr, mask: ast.expr) -> bool:
+    """Return whether a product has the mask, in any dtype, as a factor."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _has_factor(scope, node.left, mask) or _has_factor(scope, node.right, mask)
+    return ast.dump(_converted(scope, node)) == ast.dump(mask)
 
 
 def _quotient(scope: Scope, value: ast.expr, mask: ast.expr) -> ast.BinOp | None:

@@ -33,7 +33,6 @@ from dynalint_rules._shared.guard.saved_work import (
 )
 from dynalint_rules._shared.guard.shown_apart import shown_apart
 from dynalint_rules._shared.guard.statements import asked_in_eager
-from dynalint_rules._shared.mask.filling_calls import rewrite_filling_call
 from dynalint_rules._shared.mask.masked import rewrite_masked
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
 
@@ -47,7 +46,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     longer = partial(rewrite_if, scope.carefully(), statement)
     dropped = rewrite_masked(scope, statement) or rewrite_bounded(scope, statement)
     dropped = dropped or rewrite_shortcut(scope, statement) or rewrite_asserting(scope, statement)
-    dropped = dropped or rewrite_clipped(scope, statement, longer) or rewrite_filling_call(scope, statement, longer)
+    dropped = dropped or rewrite_clipped(scope, statement, longer)
     if dropped is not None:
         return dropped
     try:

@@ -26,8 +26,10 @@ class PassedOn(Arguments):
         parent = self.scope.parents[node]
         if not is_in_eager_code(self.scope, node):
             self.used_in(parent, node, dtype)
-        elif not isinstance(parent, ast.FormattedValue):  # a 0-dim tensor is formatted like its number
+        elif not isinstance(parent, ast.FormattedValue):
             self.flow.edits.append((node, rw.method(rw.kept(self.scope.file, node), "item")))
+        elif parent.conversion != -1:  # otherwise, a 0-dim tensor is formatted like its number
+            self.refuse(parent, node)
 
     @abstractmethod
     def used_in(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:

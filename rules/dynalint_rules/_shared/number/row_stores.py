@@ -102,11 +102,17 @@ def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr
         both = [one.id for one in walk(loop.target) if isinstance(one, ast.Name)]
         source = _unlisted(scope, call.args[0]) if both == [row, bound.id] else None
     elif callee(scope, call) == "builtins.range" and isinstance(loop.target, ast.Name) and loop.target.id == row:
+        if any(isinstance(node, ast.BinOp | ast.IfExp) or _is_extreme(node) for node in walk(call.args[0])):
+            return None  # it may not visit every row
         element = _read(scope, bound)
         if isinstance(element, ast.Subscript) and isinstance(element.slice, ast.Name) and element.slice.id == row:
             source = element.value
     tensor = scope.tensor(source) if isinstance(source, ast.Name | ast.Attribute) else None
     return source if tensor is not None and tensor.rank in (1, None) else None
+
+
+def _is_extreme(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max")
 
 
 def _unlisted(scope: Scope, node: ast.expr) -> ast.expr:

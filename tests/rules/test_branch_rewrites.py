@@ -1820,3 +1820,4 @@ def test_an_old_value_that_is_only_computed_with_may_change_later() -> None:
     """
     assert "scale = torch.where(" in fixed(body.format(use=""))
     assert "would use a copy" in reason(body.format(use=" + scale"))
+    assert "would use a copy" in reason("z = y\nif x.sum() > 0:\n    z = y * 2\nw = 1 - z\nz += w\nreturn w")

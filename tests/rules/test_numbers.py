@@ -245,6 +245,10 @@ def test_a_number_that_eager_code_shows_is_read_there() -> None:
     assert "print(f'{s}', s.item())" in new_code(rewrite(body))
 
 
+def test_a_name_whose_other_number_would_be_shown_differently_is_not_followed() -> None:
+    assert "assigned more than once" in reason(f"{COUNTED.replace('1.0', '1')}return x * scale")
+
+
 @pytest.mark.parametrize("use", ["return x[: int(scale)]", "scale = max(scale, 2.0)\nreturn x * scale"])
 def test_a_name_that_is_also_a_number_takes_no_other_change(use: str) -> None:
     assert "assigned more than once" in reason(f"{COUNTED}{use}") or "number" in reason(f"{COUNTED}{use}")

@@ -218,10 +218,12 @@ def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr, t
 
 def _is_done_with(scope: Scope, name: str, around: ast.AST, place: ast.stmt | ast.expr) -> bool:
     """Return whether a name is only used to compute new values, before other code runs at `place`."""
+    if any(isinstance(node, ast.Name) and node.id == name for node in walk(place)):
+        return False
     uses = [use for use in loads(scope, name) if not within(use, around, scope)]
     own = set(walk_function(scope.function.node))
     computing = all(use in own and isinstance(scope.parents[use], ast.BinOp | ast.Compare) for use in uses)
-    return computing and not any(within(use, place, scope) or may_run_after(scope, use, place) for use in uses)
+    return computing and not any(may_run_after(scope, use, place) for use in uses)
 
 
 def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -> list[str]:

@@ -322,15 +322,16 @@ class _Follower(PassedOn):
 
     def _follow_mixed(self, name: str, reads: list[ast.Name], dtype: k.DType | None) -> None:
         """Check the uses of a name that is a tensor or a number, so they have to accept both as they are."""
-        changes = list[rw.Change]()
+        shown = [use for use in reads if is_in_eager_code(self.scope, use)]
+        changes: list[rw.Change] = [(use, rw.call(str(dtype), rw.kept(self.scope.file, use))) for use in shown]
         inner = replace(self, flow=NumberFlow(), mixed=changes)
         for use in reads:
-            if is_in_eager_code(self.scope, use):
-                python = "int" if dtype == "int" else "float"
-                changes.append((use, rw.call(python, rw.kept(self.scope.file, use))))
-            else:
+            if use not in shown:
                 inner.climb(use, dtype)
-        if inner.flow.edits:
+        values = [self.scope.parents[store] for store in self.scope.names[name] if isinstance(store.ctx, ast.Store)]
+        kinds = [self.scope.kind(one.value) for one in values if isinstance(one, ast.Assign)]
+        alike = all(isinstance(one, k.Value) and one.type == dtype for kind in kinds for one in kind.members)
+        if inner.flow.edits or (shown and not alike):
             raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
         self.flow.add(inner.flow)
         self.flow.edits += changes

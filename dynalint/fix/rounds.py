@@ -73,9 +73,8 @@ class Rounds:
         self._outcomes: dict[frozenset[Unit], RoundOutcome] = {}
         self._chains = Chains(views)
         self._changed: set[str | None] = set()
-        self._rounds = 0
+        self._rounds, self._ended = 0, False
         self._too_late: list[Finding] = []
-        self._ended = False
         self._run()
 
     def _run(self) -> None:
@@ -319,9 +318,8 @@ class Rounds:
         for finding in self._origins(unit):
             self._refused[finding] = Refused(finding, reason, refuted)
             forms = self._forms.setdefault(finding, [])
-            if refuted and unit not in forms and len(forms) < longer_forms(unit):
-                forms.append(unit)
-            if refuted and unit in forms:
+            if refuted and (unit in forms or len(forms) < longer_forms(unit)):
+                forms += [unit] if unit not in forms else []
                 continue  # the next longer form is offered next
             self._blocked.add(finding)
             if not for_good:

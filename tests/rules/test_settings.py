@@ -96,6 +96,13 @@ def test_what_a_function_of_a_script_sets_holds_for_the_program(tmp_path: Path) 
     assert found(tmp_path, train=text) == {("model.py", "DYN301")}
 
 
+def test_what_a_function_that_is_called_at_import_sets_holds_for_the_program(tmp_path: Path) -> None:
+    setup = f"import torch\n\n\ndef configure():\n    {ASSIGNED.splitlines()[-1]}\n"
+    assert found(tmp_path, setup_torch=setup) == BOTH
+    called = "from setup_torch import configure\n\nconfigure()\n"
+    assert found(tmp_path, setup_torch=setup, package=called) == {("model.py", "DYN301")}
+
+
 def test_a_comment_or_a_value_of_false_sets_nothing(tmp_path: Path) -> None:
     text = f"# {ASSIGNED.splitlines()[-1]}\n{ASSIGNED.replace('True', 'False')}"
     assert found(tmp_path, setup_torch=text) == BOTH

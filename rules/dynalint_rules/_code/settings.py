@@ -58,10 +58,21 @@ def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
     switching = {module.file for module in project.mentioning(setting) if patched.search(module.file.text)}
     for module, node in project.nodes_with(setting):
         if _enables(node, setting) and not _is_beside(module):
-            if project.function_at(module, node) is None or _is_script(module):
+            function = project.function_at(module, node)
+            if function is None or _is_script(module) or _is_called_at_import(project, function):
                 return None
             switching.add(module.file)
     return frozenset(switching)
+
+
+def _is_called_at_import(project: Project, function: FunctionInfo) -> bool:
+    """Return whether a module may call a function, by its name, when it is imported or started as a script."""
+    return any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] == function.name
+        and (project.function_at(module, node) is None or _is_script(module))
+        for module, node in project.nodes_with(function.name)
+    )
 
 
 def _enables(node: ast.AST, setting: str) -> bool:

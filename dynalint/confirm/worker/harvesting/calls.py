@@ -76,8 +76,7 @@ class Harvest:
         self.problems: dict[tuple[str, str], None] = {}
         self.on_the_cpu = OnTheCpu()
         self.stop: BaseException = EnoughError()
-        self.roots: list[str] = request["roots"]
-        self._request, self._reply = request, reply
+        self._request, self._reply, self.roots = request, reply, list[str](request["roots"])
         self._until = request["seconds"] * _SHARE
         self._patience = request["seconds"] * _FRUITLESS
         self._wanted = {_key(one["target"]): wanted_of(one, request["record"]) for one in request["wanted"]}

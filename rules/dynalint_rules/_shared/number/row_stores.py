@@ -44,15 +44,19 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
     read_later = any(not within(one, loop, scope) for name in told for one in loads(scope, name))
     if lengths is None or read_later:
         return None
+    tensor = scope.tensor(target.value)
+    if tensor is None or tensor.array:
+        return None
     rows, sign = target.value.id, "<" if from_start else ">="
+    column = _column(scope, loop, lengths)
     every = (
         f"the loop visits every row of `{rows}`, and {scope.quote(lengths)} is on the same device and has one "
         "non-negative element for each row"
     )
-    changes = _made_at_once(scope, loop, lengths, value, from_start=from_start)
+    changes = _made_at_once(scope, loop, column, value, from_start=from_start)
     if not changes:
         places = f"{scope.torch}.arange({rows}.shape[1], device={rows}.device)"
-        chosen, number = f"{places} {sign} {scope.text(lengths)}.unsqueeze(1)", scope.text(value)
+        chosen, number = f"{places} {sign} {column}", scope.text(value)
         lines = [f"{rows}[{chosen}] = {number}"]
         if loop.col_offset + len(lines[0]) > _LONGEST_LINE:
             name = scope.fresh_name("inside" if from_start else "outside")
@@ -61,9 +65,15 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
     return Rewrite("Fill all rows at once", "conditional", rw.written(scope.file, *changes), (every,), scope.imports)
 
 
-def _made_at_once(
-    scope: Scope, loop: ast.For, lengths: ast.expr, value: ast.expr, *, from_start: bool
-) -> list[rw.Change]:
+def _column(scope: Scope, loop: ast.For, lengths: ast.expr) -> str:
+    """Return the lengths as a column. In a list, but not in a tensor, it is certain that they have one dimension."""
+    tensor = scope.tensor(lengths)
+    listed = any(isinstance(node, ast.Call) and callee(scope, node) == "Tensor.tolist" for node in walk(loop.iter))
+    one = listed or (tensor is not None and tensor.rank == 1)
+    return f"{scope.text(lengths)}.{'unsqueeze(1)' if one else 'reshape(-1, 1)'}"
+
+
+def _made_at_once(scope: Scope, loop: ast.For, column: str, value: ast.expr, *, from_start: bool) -> list[rw.Change]:
     """Return the changes that make a mask in the loop's place, if it was made before with the opposite everywhere."""
     store = loop.body[0]
     if not isinstance(store, ast.Assign) or not isinstance(store.targets[0], ast.Subscript):
@@ -88,7 +98,7 @@ def _made_at_once(
     device = f", device={scope.text(given['device'])}" if "device" in given else ""
     sign = "<" if from_start is filled else ">="
     places = f"{scope.torch}.arange({scope.text(call.args[1])}{device})"
-    line = f"{rows} = {places} {sign} {scope.text(lengths)}.unsqueeze(1)"
+    line = f"{rows} = {places} {sign} {column}"
     return [(made, []), (loop, [line])]
 
 

@@ -160,7 +160,8 @@ class Finding:
     are locations in its functions, if known. In a notebook, line numbers are relative to cell number `cell`, which is
     1-based. `fingerprint` does not change when lines move. `doubt` is a sentence that explains why the code is rarely
     compiled, or empty. `setting` is the `torch._dynamo.config` setting that lets Dynamo trace the code without changes,
-    or empty. `cost` describes what makes the finding more expensive than others, as far as known.
+    or empty. `cost` describes what makes the finding more expensive than others, as far as known. `inside` means that
+    Dynamo breaks in a wrapper that the line calls.
     """
 
     path: str
@@ -186,6 +187,7 @@ class Finding:
     doubt: str = ""
     setting: str = ""
     cost: Cost = NO_COST
+    inside: bool = False
 
     @property
     def place(self) -> str:

@@ -11,6 +11,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.compiler_uses import dotted_name
 from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension
+from dynalint.analysis.decorators import STATIC_OBJECT
 from dynalint.analysis.dunders import method_name
 from dynalint.analysis.events import (
     Branch,
@@ -61,6 +62,7 @@ __all__ = [
     "PROGRESS_BARS",
     "RECURRENT_LAYERS",
     "SPARSE_MAKERS",
+    "STATIC_OBJECT",
     "Branch",
     "Call",
     "ClassDefinition",

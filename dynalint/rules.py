@@ -37,7 +37,7 @@ class Violation:
     this is only a violation if another rule is certain of a graph break in one of these functions, on every path
     through it. If `stranded` is true, it is only a violation if Dynamo gives up on the function because of a break in a
     loop. `setting` names the `torch._dynamo.config` setting that lets Dynamo trace the code without changes, if there
-    is one.
+    is one. `inside` means that Dynamo breaks in a wrapper that the node calls.
     """
 
     node: ast.expr | ast.stmt
@@ -51,6 +51,7 @@ class Violation:
     stranded: bool = False
     setting: str = ""
     gives_up: bool | None = None
+    inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,16 @@ from dynalint.analysis import torch_api
 from dynalint.analysis.builtin_calls import builtin_call, layer_by_default, taken
 from dynalint.analysis.callbacks import TRANSFORMS, callback_arguments, result_with_callback
 from dynalint.analysis.containers import container_method
-from dynalint.analysis.decorators import kept_back, wrappers_of
+from dynalint.analysis.decorators import STATIC_OBJECT, calls_static_object, kept_back, wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.events import Ordering
+from dynalint.analysis.events import Call, Ordering
 from dynalint.analysis.externals import SEQUENTIAL, SOME_LAYER, external_call, layer_call
 from dynalint.analysis.facts import forget_by_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import DISABLED, call_function, keeping_out
 from dynalint.analysis.hooks import hooks_of, note_hook
+from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.instances import instance_call, instantiate
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
 from dynalint.analysis.members import never_had, trace_backward
@@ -126,6 +127,7 @@ def apply(
         given = [*callee.args, *args]
         if callee.function.decorators:
             _run_wrappers(frame, callee, given, merged, starred=starred)
+            _note_static_object(frame, callee.function, node)
             most, own = kept_back(frame.interpreter, callee.function)
             bound = callee.receiver is not None
             given = given if most is None else given[: max(0, most - bound)]
@@ -163,6 +165,16 @@ def _run_wrappers(
                 frame.interpreter.default_context(maker)  # it binds the variables that the wrapper closes over
             given = args if callee.receiver is None else [callee.receiver, *args]
             call_function(frame, k.Function(wrapper), given, keywords, starred=starred)
+
+
+def _note_static_object(frame: Frame, function: FunctionInfo, node: ast.Call | None) -> None:
+    """Emit a call to the `staticmethod` object that a decorator has been given instead of the function."""
+    if node is None or frame.interpreter.watched(STATIC_OBJECT) is None or keeping_out(frame, function) is not None:
+        return
+    if calls_static_object(frame.interpreter, function):
+        frame.emit(
+            Call, node, extra=STATIC_OBJECT, callee=STATIC_OBJECT, receiver=None, args=(), result=UNKNOWN
+        )
 
 
 def _any_of(

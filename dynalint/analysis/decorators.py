@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis import torch_api
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.selected_members import is_module
@@ -15,6 +16,15 @@ from dynalint.analysis.selected_members import is_module
 if TYPE_CHECKING:
     from dynalint.analysis.frame import Engine, Frame
 
+# The name that a rule watches to find calls of a `staticmethod` object, as in a function that is decorated with
+# `@torch.no_grad()` above `@staticmethod`.
+STATIC_OBJECT = "builtins.staticmethod.__call__"
+# These context managers are also decorators. Their wrappers call the function from Python code. All were run with torch
+# 2.13. (Decorators from `torch.jit` return the `staticmethod` object itself.)
+_ENTERING = frozenset(
+    f"torch.{name}"
+    for name in "no_grad enable_grad inference_mode autocast cpu.amp.autocast cuda.amp.autocast".split()
+)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _known: WeakKeyDictionary[FunctionInfo, tuple[FunctionInfo, ...]] = WeakKeyDictionary()
 
@@ -33,16 +43,40 @@ def wrappers_of(interpreter: Engine, function: FunctionInfo) -> tuple[FunctionIn
 
 
 def _wrappers(interpreter: Engine, function: FunctionInfo) -> Iterator[FunctionInfo]:
+    found = (_wrapper_of(interpreter, function, one) for one in getattr(function.node, "decorator_list", ()))
+    yield from (wrapper for wrapper in found if wrapper is not None)
+
+
+def _wrapper_of(interpreter: Engine, function: FunctionInfo, decorator: ast.expr) -> FunctionInfo | None:
+    """Return the wrapper that one of the project's decorators puts around a function, if it calls the function."""
+    kind = _decorated_by(interpreter, function, decorator)
+    if not isinstance(kind, k.Function) or kind.function is function:
+        return None
+    maker = _made(interpreter, kind.function) if isinstance(decorator, ast.Call) else kind.function
+    wrapper = _made(interpreter, maker) if maker is not None else None
+    return wrapper if maker is not None and wrapper is not None and _calls_parameter(wrapper, maker) else None
+
+
+def _decorated_by(interpreter: Engine, function: FunctionInfo, decorator: ast.expr) -> Kind:
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if not isinstance(target, (ast.Name, ast.Attribute)):
+        return k.UNKNOWN
+    return interpreter.scopes.in_scope(target, function.module, function.parent)
+
+
+def calls_static_object(interpreter: Engine, function: FunctionInfo) -> bool:
+    """Return whether a decorator above `@staticmethod` calls the `staticmethod` object, which Dynamo does not trace."""
+    above: list[ast.expr] = []
     for decorator in getattr(function.node, "decorator_list", ()):
-        target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if isinstance(target, (ast.Name, ast.Attribute)):
-            kind = interpreter.scopes.in_scope(target, function.module, function.parent)
-            if isinstance(kind, k.Function) and kind.function is not function:
-                outer = kind.function
-                maker = _made(interpreter, outer) if isinstance(decorator, ast.Call) else outer
-                wrapper = _made(interpreter, maker) if maker is not None else None
-                if maker is not None and wrapper is not None and _calls_parameter(wrapper, maker):
-                    yield wrapper
+        if isinstance(decorator, ast.Name) and decorator.id == "staticmethod":
+            kinds = [(one, _decorated_by(interpreter, function, one)) for one in above]
+            return any(
+                (isinstance(kind, k.External) and torch_api.canonical(kind.name) in _ENTERING)
+                or _wrapper_of(interpreter, function, one) is not None
+                for one, kind in kinds
+            )
+        above.append(decorator)
+    return False
 
 
 def _made(interpreter: Engine, maker: FunctionInfo) -> FunctionInfo | None:

@@ -58,6 +58,8 @@ class Confirmation:
         if frame is None:
             return []
         found = [p for p in self.placed if p.finding.category in CONFIRMABLE[:2] and p.covers(frame.file, frame.line)]
+        if not found:
+            return [p for p in self.placed if p.finding.inside and gb in p.finding.gb and _is_on(p, stack)]
         exact = [p for p in found if _overlaps(p.spot, frame)]
         found = exact or found
         expected = [p for p in found if gb in p.finding.gb]
@@ -72,6 +74,10 @@ def place(finding: Finding, options: ConfirmOptions, sources: UserSources, leads
     path = os.path.realpath(options.directory / finding.path)
     root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
     return Located(finding, path, sources.spot(path, finding), root, tuple(resolved(leads)))
+
+
+def _is_on(placed: Located, stack: Iterable[StackFrame]) -> bool:
+    return any(placed.covers(frame.file, frame.line) for frame in stack)
 
 
 def _overlaps(spot: Spot, frame: StackFrame) -> bool:

@@ -234,6 +234,7 @@ class _Pass:
             doubt=as_sentence(event.function.doubt),
             setting="" if flag.proviso else violation.setting,
             cost=self._costs.of(flag),
+            inside=violation.inside,
         )
 
     def _step(self, function: FunctionInfo) -> Step:

@@ -52,8 +52,8 @@ def _wrapper_of(interpreter: Engine, function: FunctionInfo, decorator: ast.expr
     kind = _decorated_by(interpreter, function, decorator)
     if not isinstance(kind, k.Function) or kind.function is function:
         return None
-    maker = _made(interpreter, kind.function) if isinstance(decorator, ast.Call) else kind.function
-    wrapper = _made(interpreter, maker) if maker is not None else None
+    maker = made_by(interpreter, kind.function) if isinstance(decorator, ast.Call) else kind.function
+    wrapper = made_by(interpreter, maker) if maker is not None else None
     return wrapper if maker is not None and wrapper is not None and _calls_parameter(wrapper, maker) else None
 
 
@@ -79,7 +79,7 @@ def calls_static_object(interpreter: Engine, function: FunctionInfo) -> bool:
     return False
 
 
-def _made(interpreter: Engine, maker: FunctionInfo) -> FunctionInfo | None:
+def made_by(interpreter: Engine, maker: FunctionInfo) -> FunctionInfo | None:
     """Return the nested function that `maker` returns on every path."""
     inside = list(walk_function(maker.node))
     returned = [node.value for node in inside if isinstance(node, ast.Return)]

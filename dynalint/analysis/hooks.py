@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.decorators import made_by
 from dynalint.analysis.events import Call
 from dynalint.analysis.frame import Engine, Frame
 from dynalint.analysis.index import FunctionInfo, ModuleInfo, walk_function
@@ -15,6 +17,10 @@ from dynalint.analysis.stores import note_forward
 HOOKED = "torch.utils.hooks.BackwardHook.__call__"
 """The name that a rule watches to find calls such as `self.layer(...)` where `self.layer` has a backward hook."""
 
+# `module.forward = ...`, where the module is not `self`.
+_REPLACING = re.compile(r"(?<!\bself)(?<!\bcls)\.forward = (?!None\b)")
+# These return their first argument, or a function that calls it.
+_BINDING = ("partial", "update_wrapper", "MethodType")
 _RUN_IN_CALL = ("register_forward_hook", "register_forward_pre_hook")
 _REGISTERING = ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook")
 
@@ -54,37 +60,70 @@ def hooks_of(frame: Frame, node: ast.Call, args: list[Kind], result: Kind) -> It
             yield hook, [*given, result] if name == "register_forward_hook" else given
 
 
-def hooks_on_others(interpreter: Engine, module: ModuleInfo) -> Iterator[FunctionInfo]:
-    """Yield the functions that a module's code registers as forward hooks, on any object, by their names.
+def puts_in_place(text: str) -> bool:
+    """Return whether code may put a function in place of the `forward` of another module, or around it."""
+    return "register_forward_" in text or _REPLACING.search(text) is not None
 
-    Nothing is interpreted for this, because the functions that register hooks often prepare a whole model.
+
+def put_on_others(interpreter: Engine, module: ModuleInfo) -> Iterator[tuple[FunctionInfo, str]]:
+    """Yield the functions that a module's code registers as forward hooks on any object, or assigns to its `forward`.
+
+    Each comes with the predicate of a sentence about it. Nothing is interpreted for this, because the functions that
+    register hooks often prepare a whole model.
     """
-    if "register_forward_" not in module.file.text:
+    if not puts_in_place(module.file.text):
         return
     for function in [*module.functions, module.top]:
         for node in walk_function(function.node):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RUN_IN_CALL:
-                yield from _named(interpreter, function, node.args[0]) if node.args else ()
+                for one in _named(interpreter, function, node.args[0]) if node.args else ():
+                    yield one, "is a hook that is registered on another module"
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+                target = node.targets[0]
+                if target.attr == "forward" and ast.unparse(target.value) not in ("self", "cls"):
+                    for one in _named(interpreter, function, node.value, target.value):
+                        yield one, "replaces the `forward` of another module"
 
 
-def _named(interpreter: Engine, function: FunctionInfo, hook: ast.expr) -> Iterator[FunctionInfo]:
+def _named(
+    interpreter: Engine, function: FunctionInfo, hook: ast.expr, owner: ast.expr | None = None
+) -> Iterator[FunctionInfo]:
     """Yield the functions that an argument may refer to.
 
-    It may name a function, a method of the current class or a dict of functions, or be a `functools.partial`.
+    It may name a function, a method of the current class or of `owner`, or a dict of functions, be made by a function
+    of the project, or be a `functools.partial`.
     """
-    around = list(_around(function))
-    if isinstance(hook, ast.Call) and hook.args and ast.unparse(hook.func).rpartition(".")[2] == "partial":
-        yield from _named(interpreter, function, hook.args[0])
+    around, project = list(_around(function)), interpreter.project
+    if isinstance(hook, ast.Call):
+        if hook.args and ast.unparse(hook.func).rpartition(".")[2] in _BINDING:
+            yield from _named(interpreter, function, hook.args[0], owner)
+        else:
+            makers = _named(interpreter, function, hook.func)
+            yield from filter(None, (made_by(interpreter, maker) for maker in makers))
     elif isinstance(hook, ast.Attribute) and isinstance(hook.value, ast.Name) and hook.value.id == "self":
-        owner, project = next((one.owner for one in around if one.owner is not None), None), interpreter.project
-        below = [cls for cls in project.all_classes if owner in project.mro(cls)]
-        yield from filter(None, dict.fromkeys(project.find_method(cls, hook.attr) for cls in below))
-    else:
+        cls = next((one.owner for one in around if one.owner is not None), None)
+        below = [one for one in project.all_classes if cls in project.mro(one)]
+        yield from filter(None, dict.fromkeys(project.find_method(one, hook.attr) for one in below))
+    elif isinstance(hook, ast.Attribute) and owner is not None and ast.unparse(hook.value) == ast.unparse(owner):
+        if hook.attr != "forward":
+            modules = (one for one in project.all_classes if project.is_module_class(one))
+            yield from filter(None, dict.fromkeys(one.methods.get(hook.attr) for one in modules))
+    elif isinstance(hook, (ast.Name, ast.Subscript, ast.Attribute)):
         name = ast.unparse(hook.value if isinstance(hook, ast.Subscript) else hook)
         inner = [one for one in function.module.functions if one.name == name and one.parent in around]
+        bound = [] if inner else _bound(function, name)
+        for value in bound:
+            yield from _named(interpreter, function, value, owner)
         kind = k.Function(inner[0]) if inner else interpreter.scopes.global_kind(function.module, name)
         kind = kind.value if isinstance(kind, k.Dictionary) else kind
-        yield from (one.function for one in kind.members if isinstance(one, k.Function))
+        yield from () if bound else (one.function for one in kind.members if isinstance(one, k.Function))
+
+
+def _bound(function: FunctionInfo, name: str) -> list[ast.expr]:
+    """Return what a function assigns to a local variable, except for other variables."""
+    assigned = (one for one in walk_function(function.node) if isinstance(one, ast.Assign))
+    values = [one.value for one in assigned if [ast.unparse(target) for target in one.targets] == [name]]
+    return [one for one in values if not isinstance(one, ast.Name)]
 
 
 def _around(function: FunctionInfo | None) -> Iterator[FunctionInfo]:

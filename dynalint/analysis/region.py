@@ -12,7 +12,7 @@ from dynalint.analysis.decorators import wrappers_of
 from dynalint.analysis.doubts import doubts_of_roots, drivers
 from dynalint.analysis.frame import Context, Frame
 from dynalint.analysis.functions import is_disabled
-from dynalint.analysis.hooks import hooks_on_others
+from dynalint.analysis.hooks import put_on_others
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.named_roots import named_root
@@ -112,13 +112,22 @@ def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
 def _put_in_place_of_forward(interpreter: Interpreter, modules: list[ModuleInfo]) -> list[FunctionInfo]:
     """Return the functions that modules assign to their own `forward`, and those registered as forward hooks.
 
-    Assignments to another object's `forward` are ignored because they are for debugging or export.
+    Functions that are put on other modules are often for debugging or export.
     """
     _run_with(interpreter, modules, _FORWARD_STORE)
-    for function in (one for module in modules for one in hooks_on_others(interpreter, module)):
-        interpreter.forwards.setdefault(function, "is a hook that is registered on another module")
+    others = dict(reversed([pair for module in modules for pair in put_on_others(interpreter, module)]))
+    for function, told in others.items():
+        interpreter.forwards.setdefault(function, told)
+    around = [one for one in others if one.enclosing is not None]
+    interpreter.run_scripts(list(dict.fromkeys(map(_outermost, around))))  # they bind what the functions close over
     checked = (function for function in interpreter.forwards if interpreter.project.is_checked(function.file))
     return [function for function in checked if not _is_kept_out(interpreter, function)]
+
+
+def _outermost(function: FunctionInfo) -> FunctionInfo:
+    while function.enclosing is not None:
+        function = function.enclosing
+    return function
 
 
 def _run_with(interpreter: Interpreter, modules: list[ModuleInfo], spelled: re.Pattern[str]) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from dynalint.analysis.build import build_module
 from dynalint.analysis.documented import documented
 from dynalint.analysis.events import Event
+from dynalint.analysis.hooks import puts_in_place
 from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, ModuleInfo
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.matching import Different, Function, merged
@@ -145,7 +146,7 @@ class _Edit:
     def __init__(self, project: Project, interpreter: Interpreter, module: ModuleInfo) -> None:
         self._project, self._interpreter, self._module = project, interpreter, module
         file, changed = merged(module.file, project.read(module.file.path))
-        if any("register_forward_" in one.text for one in (module.file, file)):
+        if any(puts_in_place(one.text) for one in (module.file, file)):
             raise Different  # hooks are known without interpreting the code that registers them
         self._new = build_module(module.name, file, module.package)
         self._classes = [*_paired(module.classes, self._new.classes)]

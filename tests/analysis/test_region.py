@@ -474,7 +474,7 @@ def test_what_a_module_puts_in_the_place_of_its_forward_is_compiled(tmp_path: Pa
 
                 cls.forward = counted
         """
-    names = {"Net.forward_fast", "Net.forward_twice", "Layer.__init_subclass__.<locals>.counted"}
+    names = {"Net.forward_fast", "Net.forward_twice", "Layer.__init_subclass__.<locals>.counted", "patched"}
     assert reached(project(tmp_path, {"m.py": text})) == names
     assert reached(project(tmp_path, {"m.py": text}, roots="explicit")) == set()
 

@@ -216,6 +216,105 @@ class Recorder:
     assert found == [(name, f"`{name}` is a hook that is registered on another module")]
 
 
+@pytest.mark.parametrize("put", ["layer.forward = {}", "layer.register_forward_hook({})"])
+@pytest.mark.parametrize(
+    ("new", "name"),
+    [
+        ("watch", "watch"),
+        ("MethodType(watch, layer)", "watch"),
+        ("functools.update_wrapper(functools.partial(watch, layer), layer.forward)", "watch"),
+        ("self.made(layer)", "Recorder.made.<locals>.inner"),
+        ("made", "make.<locals>.inner"),
+    ],
+)
+def test_function_that_is_put_on_a_module_that_is_handed_in(put: str, new: str, name: str) -> None:
+    code = f"""
+import functools
+from types import MethodType
+
+def watch(*args):
+    print(args)
+
+def make():
+    def inner(*args):
+        print(args)
+    return inner
+
+class Recorder:
+    def __init__(self, model):
+        made = make()
+        for layer in model.modules():
+            before = layer.forward
+            {put.format(new)}
+            layer.forward = before
+
+    def made(self, layer):
+        def inner(*args):
+            print(args)
+        return inner
+"""
+    said = "replaces the `forward` of" if "=" in put else "is a hook that is registered on"
+    found = [(one.function, one.doubt) for one in dynalint.check_source("m.py", code)]
+    assert found == [(name, f"`{name}` {said} another module")]
+
+
+def test_method_that_takes_the_place_of_forward() -> None:
+    code = """
+from torch import nn, Tensor
+
+class Conv(nn.Module):
+    def forward(self, x: Tensor):
+        return x
+
+    def forward_fused(self, x: Tensor):
+        print(x)
+
+class Other:
+    def forward_fused(self, x: Tensor):
+        print(x)
+
+class Model(nn.Module):
+    def fuse(self):
+        for layer in self.modules():
+            if isinstance(layer, Conv):
+                layer.forward = layer.forward_fused
+"""
+    assert [one.function for one in dynalint.check_source("m.py", code)] == ["Conv.forward_fused"]
+
+
+def test_hooks_that_are_called_in_place_of_forward() -> None:
+    code = """
+import functools
+from torch import nn
+
+class Chain:
+    def __init__(self):
+        self.before = None
+
+class Hook:
+    def before(self, *args):
+        return args
+
+class Printing(Hook):
+    def before(self, *args):
+        print(args)
+
+def add_hook(module, hook: Hook):
+    def make(chain: Chain):
+        def forward(module, *args):
+            return chain.before(*args)
+        return forward
+
+    chain = Chain()
+    chain.before = hook.before
+    new = make(chain)
+    module.forward = functools.partial(new, module)
+
+add_hook(nn.Identity(), Printing())
+"""
+    assert [one.function for one in dynalint.check_source("m.py", code)] == ["Printing.before"]
+
+
 def test_a_hook_may_be_nested_and_overridden() -> None:
     code = """
 class Recorder:

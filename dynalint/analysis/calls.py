@@ -172,9 +172,7 @@ def _note_static_object(frame: Frame, function: FunctionInfo, node: ast.Call | N
     if node is None or frame.interpreter.watched(STATIC_OBJECT) is None or keeping_out(frame, function) is not None:
         return
     if calls_static_object(frame.interpreter, function):
-        frame.emit(
-            Call, node, extra=STATIC_OBJECT, callee=STATIC_OBJECT, receiver=None, args=(), result=UNKNOWN
-        )
+        frame.emit(Call, node, extra=STATIC_OBJECT, callee=STATIC_OBJECT, receiver=None, args=(), result=UNKNOWN)
 
 
 def _any_of(

@@ -22,8 +22,7 @@ STATIC_OBJECT = "builtins.staticmethod.__call__"
 # These context managers are also decorators. Their wrappers call the function from Python code. All were run with torch
 # 2.13. (Decorators from `torch.jit` return the `staticmethod` object itself.)
 _ENTERING = frozenset(
-    f"torch.{name}"
-    for name in "no_grad enable_grad inference_mode autocast cpu.amp.autocast cuda.amp.autocast".split()
+    f"torch.{name}" for name in "no_grad enable_grad inference_mode autocast cpu.amp.autocast cuda.amp.autocast".split()
 )
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _known: WeakKeyDictionary[FunctionInfo, tuple[FunctionInfo, ...]] = WeakKeyDictionary()

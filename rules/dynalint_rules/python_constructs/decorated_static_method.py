@@ -34,7 +34,7 @@ class DecoratedStaticMethod(Rule):
         """Flag every call of such a method."""
         called = _called(event, project)
         if called is not None:
-            above = ast.unparse(called.node.decorator_list[0])
+            above = ast.unparse(_decorators(called)[0])
             yield Violation(
                 event.node,
                 f"this call breaks the graph, because `@{above}` above `@staticmethod` gets a `staticmethod` object "
@@ -55,8 +55,10 @@ class DecoratedStaticMethod(Rule):
                 "or put it above the other decorators and check all calls"
             )
         if _may_unwrap(called, project):
-            return Declined("a decorator may read the function from the `staticmethod` object; put `@staticmethod` first")
-        file, listed = called.file, list(called.node.decorator_list)
+            return Declined(
+                "a decorator may read the function from the `staticmethod` object; call the function instead"
+            )
+        file, listed = called.file, _decorators(called)
         last = next(index for index, one in enumerate(listed) if ast.unparse(one) == "staticmethod")
         moved = zip(listed[: last + 1], [listed[last], *listed[:last]], strict=True)
         edits = tuple(Replacement(file, *file.span(old), _text(file, new)) for old, new in moved)
@@ -77,6 +79,10 @@ def _may_unwrap(called: FunctionInfo, project: Project) -> bool:
 def _text(file: SourceFile, node: ast.expr) -> str:
     start, end = file.span(node)
     return file.text[start:end]
+
+
+def _decorators(function: FunctionInfo) -> list[ast.expr]:
+    return list(getattr(function.node, "decorator_list", ()))
 
 
 def _only_called_on_class(called: FunctionInfo, project: Project) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import DISABLED, Call, CompilerUse, FunctionInfo, Project, Rule, Violation
+from dynalint.rulekit import DISABLED, Call, CompilerUse, FunctionInfo, Project, Rule, Violation, walk
 
 _DISABLING = ("torch.compiler.disable", "torch._dynamo.disable")
 
@@ -26,7 +26,8 @@ class ExplicitBreak(Rule):
             by = "called function is excluded from compilation" if event.callee == DISABLED else "code asks for it"
             yield Violation(event.node, f"the graph breaks here, because the {by}")
         elif event.name in _DISABLING and _is_forward(event.function, project):
-            decorator = next((one for one in event.function.node.decorator_list if event.node in ast.walk(one)), None)
+            listed = getattr(event.function.node, "decorator_list", ())
+            decorator = next((one for one in listed if event.node in walk(one)), None)
             if decorator is not None and not _gives_reason(decorator):
                 yield Violation(
                     decorator,

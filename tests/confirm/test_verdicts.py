@@ -172,6 +172,21 @@ def test_a_break_belongs_to_the_innermost_frame_of_the_users_own() -> None:
     assert "It breaks in run (torch/nn/modules/rnn.py:99), called from here." in found.detail
 
 
+def test_a_break_in_a_wrapper_belongs_to_the_call_that_may_break_inside() -> None:
+    call = finding(5, 12, 23, inside=True)
+    stack = (StackFrame(PATH, 5, "forward", None, None), StackFrame(PATH, 8, "wrapper", None, None))
+    result = heard(default=replace(RUN, breaks=(broken(8, stack=stack),)))
+    assert status(call, result) == "confirmed"
+    assert status(BRANCH, result) != "confirmed"
+    own = finding(8, 16, 25)
+    assert [one.evidence.status == "confirmed" for one in with_verdicts(confirmation([call, own], result))] == [
+        False,
+        True,
+    ]
+    other = heard(default=replace(RUN, breaks=(broken(8, "GB0156", stack=stack),)))
+    assert status(call, other) != "confirmed"
+
+
 def test_all_operations_traced_refutes() -> None:
     assert status(BRANCH, heard(coverage=covered(BRANCH))) == "refuted"
 

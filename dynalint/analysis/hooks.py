@@ -86,19 +86,23 @@ def put_on_others(interpreter: Engine, module: ModuleInfo) -> Iterator[tuple[Fun
 
 
 def _named(
-    interpreter: Engine, function: FunctionInfo, hook: ast.expr, owner: ast.expr | None = None
+    interpreter: Engine,
+    function: FunctionInfo,
+    hook: ast.expr,
+    owner: ast.expr | None = None,
+    followed: frozenset[str] = frozenset(),
 ) -> Iterator[FunctionInfo]:
     """Yield the functions that an argument may refer to.
 
     It may name a function, a method of the current class or of `owner`, or a dict of functions, be made by a function
-    of the project, or be a `functools.partial`.
+    of the project, or be a `functools.partial`. `followed` are the local variables that have been looked up.
     """
     around, project = list(_around(function)), interpreter.project
     if isinstance(hook, ast.Call):
         if hook.args and ast.unparse(hook.func).rpartition(".")[2] in _BINDING:
-            yield from _named(interpreter, function, hook.args[0], owner)
+            yield from _named(interpreter, function, hook.args[0], owner, followed)
         else:
-            makers = _named(interpreter, function, hook.func)
+            makers = _named(interpreter, function, hook.func, None, followed)
             yield from filter(None, (made_by(interpreter, maker) for maker in makers))
     elif isinstance(hook, ast.Attribute) and isinstance(hook.value, ast.Name) and hook.value.id == "self":
         cls = next((one.owner for one in around if one.owner is not None), None)
@@ -111,19 +115,19 @@ def _named(
     elif isinstance(hook, (ast.Name, ast.Subscript, ast.Attribute)):
         name = ast.unparse(hook.value if isinstance(hook, ast.Subscript) else hook)
         inner = [one for one in function.module.functions if one.name == name and one.parent in around]
-        bound = [] if inner else _bound(function, name)
-        for value in bound:
-            yield from _named(interpreter, function, value, owner)
+        bound = [] if inner else _assigned(function, name)
+        for value in bound if name not in followed else ():
+            yield from _named(interpreter, function, value, owner, followed | {name})
         kind = k.Function(inner[0]) if inner else interpreter.scopes.global_kind(function.module, name)
         kind = kind.value if isinstance(kind, k.Dictionary) else kind
         yield from () if bound else (one.function for one in kind.members if isinstance(one, k.Function))
 
 
-def _bound(function: FunctionInfo, name: str) -> list[ast.expr]:
-    """Return what a function assigns to a local variable, except for other variables."""
-    assigned = (one for one in walk_function(function.node) if isinstance(one, ast.Assign))
-    values = [one.value for one in assigned if [ast.unparse(target) for target in one.targets] == [name]]
-    return [one for one in values if not isinstance(one, ast.Name)]
+def _assigned(function: FunctionInfo, name: str) -> list[ast.expr]:
+    """Return the expressions that a function assigns to a variable, if they may make or name a function."""
+    found = (one for one in walk_function(function.node) if isinstance(one, ast.Assign))
+    values = [one.value for one in found if any(isinstance(to, ast.Name) and to.id == name for to in one.targets)]
+    return [one for one in values if isinstance(one, (ast.Call, ast.Attribute, ast.Subscript))]
 
 
 def _around(function: FunctionInfo | None) -> Iterator[FunctionInfo]:

@@ -225,6 +225,7 @@ class Recorder:
         ("functools.update_wrapper(functools.partial(watch, layer), layer.forward)", "watch"),
         ("self.made(layer)", "Recorder.made.<locals>.inner"),
         ("made", "make.<locals>.inner"),
+        ("again", "make.<locals>.inner"),
     ],
 )
 def test_function_that_is_put_on_a_module_that_is_handed_in(put: str, new: str, name: str) -> None:
@@ -243,6 +244,8 @@ def make():
 class Recorder:
     def __init__(self, model):
         made = make()
+        again = functools.partial(made, 1)
+        again = functools.partial(again, 2)
         for layer in model.modules():
             before = layer.forward
             {put.format(new)}

@@ -693,3 +693,79 @@ class OtherAttention(nn.TransformerEncoderLayer):
 
 def test_a_layer_without_the_parts_of_its_base_class_is_called() -> None:
     assert find_call(OtherAttention(16, 4), "cpu", 10.0).call[0][0].shape[-1] == 16
+
+
+class Pairwise(nn.Module):
+    """Joins an argument twice, beside another, and only works on rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.message = nn.Linear(17, 1)
+
+    def forward(self, h, coord):
+        n = h.size(0)
+        diff = coord[:, None] - coord[None]
+        square = diff.pow(2).sum(-1, keepdim=True)
+        pair = torch.cat([h[:, None].expand(-1, n, -1), h[None].expand(n, -1, -1), square], dim=-1)
+        return coord + (diff * self.message(pair)).mean(1)
+
+
+class Queue(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = nn.Linear(8, 8)
+        self.register_buffer("queue", torch.randn(8, 12))
+
+    def forward(self, query, key):
+        assert self.queue.shape[1] % key.shape[0] == 0
+        scores = torch.einsum("nc,nc->n", [self.encode(query), key])
+        return scores[:, None] + torch.einsum("nc,ck->nk", [key, self.queue])
+
+
+def _expanded(x, y):
+    pair = torch.cat([x[:, None].expand(-1, len(x), -1), x[None].expand(len(x), -1, -1)], -1)
+    return pair @ torch.randn(12, 3) + y.norm()
+
+
+def _split(x):
+    first, second = (x * 2).split([6, 3], -1)
+    return first.sum() + second
+
+
+def _times_vector(a, b):
+    return torch.mv(a, b) + a @ torch.randn(9)
+
+
+def _added_at(x, index, source):
+    return x.index_add(0, index, source)
+
+
+def _far_column(x):
+    return x[:, 20] + x[:, 3]
+
+
+@pytest.mark.parametrize("function", [Pairwise(), Queue(), _expanded, _split, _times_vector, _added_at, _far_column])
+def test_what_torch_says_about_operands_tells_the_shapes(function: Any) -> None:
+    call = find_call(function, "cpu", 30).call
+    function(*call[0])
+
+
+def _rotated(x):
+    return (x[:, None].permute(0, 2, 1)).sum(-1) @ torch.randn(6, 2)
+
+
+def _cells(x):
+    b, t, c = x.shape
+    return x.view(b, t, 3, c // 3)
+
+
+def _scaled(x, scale):
+    return x @ torch.randn(16, 2) * float(scale)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"), [(_rotated, [(5, 6)]), (_cells, [(5, 7, 15)]), (_scaled, [(5, 16), ()])]
+)
+def test_arguments_have_the_dimensions_that_their_operands_need(function: Any, shapes: list[tuple[int, ...]]) -> None:
+    args, _ = find_call(function, "cpu", 30).call
+    assert [tuple(one.shape) for one in args] == shapes

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from .guessed_values import BATCH, LENGTH, WIDTH
-from .tensor_shapes import Specs, TensorSpec, of_rank, wanted_by
+from .guessed_values import LENGTH, WIDTH
+from .shape_errors import SIZES, joined, of_other_rank, of_other_size, sizes
+from .tensor_shapes import Specs, TensorSpec, of_rank, swap_size, tensors_in, wanted_by
 from .watching import Operand
 
 Shape = tuple[int, ...]
@@ -48,19 +49,21 @@ def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
         if match:
             found += revise(specs, match)
     found += [*_unpacked(specs, trouble), *_for_weights(specs, trouble), *_of_stated_rank(specs, trouble)]
+    found += of_other_size(specs, trouble.message, trouble.operands)
     blamed = {name for operand in trouble.operands for name in operand.sources}
     # An argument that the failed operation does not depend on is rarely the cause.
     found.sort(key=lambda one: any(value != specs.get(name) for name, value in one.items() if name not in blamed))
     alike = itertools.chain(_rows_of_mask(specs, trouble), _like_operands(specs, trouble.operands))
     first = [*_with_classes(specs, trouble), *_in_columns(specs, trouble), *_in_halves(specs, trouble)]
     first += [*_of_rows(specs, trouble), *_of_positions(specs, trouble)]
+    first += of_other_rank(specs, trouble.message, trouble.operands)
     mismatch = _MISMATCH.search(trouble.message) is not None
     yield from itertools.chain(first, alike, found) if mismatch else itertools.chain(first, found, alike)
 
 
 def _like_operands(specs: Specs, operands: Sequence[Operand]) -> Iterator[Specs]:
     """Yield specs in which an operand of the failed operation gets the shape of another operand."""
-    tensors = _tensors(specs)
+    tensors = tensors_in(specs)
     for one, other in itertools.permutations(operands, 2):
         for name in one.sources if len(one.sources) == 1 else ():
             for shape in _reshaped(tensors[name].shape, one.shape, other.shape) if name in tensors else ():
@@ -75,7 +78,7 @@ def _like_operands(specs: Specs, operands: Sequence[Operand]) -> Iterator[Specs]
 def _of_stated_rank(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     """Yield specs with a number of dimensions that the message states, in the tensor that it names, or is about."""
     ranks = list(dict.fromkeys(map(int, _RANKS.findall(trouble.message))))
-    tensors = _tensors(specs)
+    tensors = tensors_in(specs)
     words = re.findall(r"\w+", trouble.message) if ranks else []
     about = [name for name in tensors if name in words]
     about += [name for operand in trouble.operands for name in operand.sources if name in tensors]
@@ -92,7 +95,7 @@ def _unpacked(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     match = _UNPACKED.search(trouble.message)
     if match is None:
         return
-    tensors = _tensors(specs)
+    tensors = tensors_in(specs)
     for name in dict.fromkeys(name for operand in trouble.operands for name in operand.sources if name in tensors):
         yield {**specs, name: replace(tensors[name], shape=(*tensors[name].shape[:-1], int(match[1]) * trouble.piece))}
 
@@ -104,7 +107,7 @@ def _for_weights(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     weights = [one.shape[0] for one in trouble.operands if len(one.shape) == 1 and not one.sources]
     scores = trouble.operands[0].shape if trouble.operands else ()
     if weights and scores:
-        yield from _swap_size(specs, scores[min(1, len(scores) - 1)], weights[0])
+        yield from swap_size(specs, scores[min(1, len(scores) - 1)], weights[0])
 
 
 def _with_classes(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
@@ -130,7 +133,7 @@ def _in_halves(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     match = _SIZES_OF_TWO.search(trouble.message)
     one, other = (int(match[1]), int(match[2])) if match is not None else (0, 0)
     alike = {
-        n: spec for n, spec in _tensors(specs).items() if spec.kind == "float" and spec.shape[-1:] == (one + other,)
+        n: spec for n, spec in tensors_in(specs).items() if spec.kind == "float" and spec.shape[-1:] == (one + other,)
     }
     if any(not alike.keys().isdisjoint(operand.sources) for operand in trouble.operands):
         half = min(one, other)
@@ -141,7 +144,7 @@ def _of_positions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     """Yield specs with a label for each position, because the code flattens labels beside scores for classes."""
     match = _SIZES_OF_TWO.search(trouble.message)
     sizes = {int(match[1]), int(match[2])} if match is not None else set()
-    tensors = _tensors(specs)
+    tensors = tensors_in(specs)
     for (name, labels), scores in itertools.product(tensors.items(), tensors.values()):
         positions = (*scores.shape[:1], *scores.shape[2:])
         counts = {math.prod(labels.shape), math.prod(positions)}
@@ -152,7 +155,7 @@ def _of_positions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
 def _of_rows(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     """Yield specs in which a mask selects rows, because the code reads columns of what it selects."""
     if _NO_COLUMNS in trouble.message and trouble.operands and len(trouble.operands[0].sources) > 1:
-        for name, spec in _tensors(specs).items():
+        for name, spec in tensors_in(specs).items():
             if name in trouble.operands[0].sources and spec.kind != "float" and len(spec.shape) > 1:
                 yield {**specs, name: replace(spec, shape=spec.shape[:-1])}
 
@@ -160,7 +163,7 @@ def _of_rows(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
 def _floats_of(specs: Specs, operand: Operand) -> dict[str, TensorSpec]:
     """Return the float tensors that an operand was computed from: its values, and not what selected them."""
     return {
-        n: spec for n, spec in _tensors(specs).items() if n in operand.sources and spec.kind == "float" and spec.shape
+        n: spec for n, spec in tensors_in(specs).items() if n in operand.sources and spec.kind == "float" and spec.shape
     }
 
 
@@ -168,7 +171,7 @@ def _rows_of_mask(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     """Yield specs in which a flattened mask selects rows, as in `scores.view(-1, n)[mask.view(-1)]`."""
     if _OTHER_MASK not in trouble.message or len(trouble.operands) != 2:
         return
-    (base, mask), tensors = trouble.operands, _tensors(specs)
+    (base, mask), tensors = trouble.operands, tensors_in(specs)
     for name, other in itertools.product(base.sources, mask.sources):
         if name in tensors and other in tensors and len(mask.shape) == 1:
             of_mask, shape = tensors[other].shape, tensors[name].shape
@@ -195,16 +198,12 @@ def _reshaped(shape: Shape, given: Shape, wanted: Shape) -> Iterator[Shape]:
             yield wanted + shape[len(given) :]
 
 
-def _tensors(specs: Specs) -> dict[str, TensorSpec]:
-    return {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec)}
-
-
 def _for_layer(specs: Specs, layer: nn.Module, received: torch.Tensor, direct: str | None) -> Iterator[Specs]:
     """Yield specs in which the argument that reached the failed layer fits the layer."""
     wanted = sorted(wanted_by(layer), key=lambda spec: len(spec.shape) != received.dim())
     if not wanted:
         return
-    tensors = _tensors(specs)
+    tensors = tensors_in(specs)
     same = [name for name, spec in tensors.items() if spec.shape == tuple(received.shape)]
     sources = [direct] if direct is not None else same[:1]
     for name in sources:
@@ -216,7 +215,7 @@ def _for_layer(specs: Specs, layer: nn.Module, received: torch.Tensor, direct: s
     if isinstance(layer, nn.Linear):
         yield from _for_features(specs, got[-1] if got else 1, layer.in_features)
     elif len(want.shape) > 1 and len(got) > 1:
-        yield from _swap_size(specs, got[1], want.shape[1])
+        yield from swap_size(specs, got[1], want.shape[1])
     for name, spec in tensors.items():
         if want.kind != spec.kind:
             yield {**specs, name: replace(spec, kind=want.kind, high=want.high)}
@@ -225,8 +224,8 @@ def _for_layer(specs: Specs, layer: nn.Module, received: torch.Tensor, direct: s
 
 def _for_features(specs: Specs, got: int, want: int) -> Iterator[Specs]:
     """Yield specs that give a linear layer `want` features, not `got`: as the last dimension or a flattened image."""
-    yield from _swap_size(specs, got, want)
-    for name, spec in _tensors(specs).items():
+    yield from swap_size(specs, got, want)
+    for name, spec in tensors_in(specs).items():
         if len(spec.shape) < 3:
             continue
         exact = round(spec.shape[-1] * math.sqrt(want / max(got, 1)))
@@ -240,50 +239,19 @@ def _for_features(specs: Specs, got: int, want: int) -> Iterator[Specs]:
             yield {**specs, name: replace(spec, shape=(*spec.shape[:2], long))}
 
 
-def _swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
-    """Yield specs with a size replaced, first in all tensors, then in one at a time. The batch size never changes."""
-    if got == BATCH:
-        return
-    changed = {name: replace(spec, shape=_swapped(spec.shape, got, want)) for name, spec in _tensors(specs).items()}
-    if changed:
-        yield {**specs, **changed}
-    for name, spec in changed.items():
-        yield {**specs, name: spec}
-
-
 def sizes_in_message(specs: Specs, message: str) -> Iterator[Specs]:
     """Yield specs in which a size from the message is replaced with another number from the message."""
     numbers = list(dict.fromkeys(int(digits) for digits in re.findall(r"(?<![\w.])\d{1,5}(?![\w.]\d)", message)))[:4]
-    sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
+    sizes = {size for spec in tensors_in(specs).values() for size in spec.shape}
     for got in numbers:
         for want in numbers:
             if got in sizes and want != got and want > 0:
-                yield from _swap_size(specs, got, want)
-
-
-def _joined(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with fewer features or channels, because others are joined to them."""
-    more = int(match[1]) - int(match[2])
-    for name, spec in _tensors(specs).items():
-        place = 1 if len(spec.shape) > 3 else len(spec.shape) - 1
-        if place > 0 and 0 < more < spec.shape[place]:
-            shape = (*spec.shape[:place], spec.shape[place] - more, *spec.shape[place + 1 :])
-            yield {**specs, name: replace(spec, shape=shape)}
-
-
-def _swapped(shape: tuple[int, ...], got: int, want: int) -> tuple[int, ...]:
-    for at in range(len(shape) - 1, -1, -1):
-        if shape[at] == got:
-            if at == len(shape) - 1 > 2 and shape[at - 1] == got:
-                # An image stays square.
-                return (*shape[: at - 1], want, want)
-            return (*shape[:at], want, *shape[at + 1 :])
-    return shape
+                yield from swap_size(specs, got, want)
 
 
 def deeper(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]:
     """Yield specs that add a dimension to one of the tensors."""
-    for name, spec in _tensors(specs).items():
+    for name, spec in tensors_in(specs).items():
         shape = of_rank(spec.shape, len(spec.shape) + 1)
         if shape is not None:
             yield {**specs, name: replace(spec, shape=shape)}
@@ -291,14 +259,14 @@ def deeper(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]
 
 def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs in which all tensors have the same shape."""
-    tensors = _tensors(specs)
+    tensors = tensors_in(specs)
     for spec in dict.fromkeys(tensors.values()):
         yield {**specs, **dict.fromkeys(tensors, spec)}
 
 
 def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with larger inputs, because kernels, patches or pooling windows were too large."""
-    pictures = {name: spec for name, spec in _tensors(specs).items() if len(spec.shape) in (4, 5)}
+    pictures = {name: spec for name, spec in tensors_in(specs).items() if len(spec.shape) in (4, 5)}
     # Videos are made with few frames.
     cubes = {n: (*spec.shape[:2], *spec.shape[-1:] * 3) for n, spec in pictures.items() if len(spec.shape) == 5}
     yield {**specs, **{name: replace(pictures[name], shape=shape) for name, shape in cubes.items()}}
@@ -306,7 +274,7 @@ def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
         changed = {n: replace(spec, shape=(*spec.shape[:-2], side, side)) for n, spec in pictures.items()}
         if any(max(spec.shape[-2:]) < side for spec in pictures.values()):
             yield {**specs, **changed}
-    for name, spec in _tensors(specs).items():
+    for name, spec in tensors_in(specs).items():
         if len(spec.shape) in (2, 3) and spec.kind == "float":
             yield {**specs, name: replace(spec, shape=(*spec.shape[:-1], 16 * spec.shape[-1]))}
 
@@ -315,13 +283,13 @@ def _one_row(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with a batch of one."""
     yield {
         **specs,
-        **{n: replace(spec, shape=(1, *spec.shape[1:])) for n, spec in _tensors(specs).items() if spec.shape},
+        **{n: replace(spec, shape=(1, *spec.shape[1:])) for n, spec in tensors_in(specs).items() if spec.shape},
     }
 
 
 def _whole(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with integers, as indices and class labels are, also with one for each row."""
-    for name, spec in _tensors(specs).items():
+    for name, spec in tensors_in(specs).items():
         if spec.kind == "float":
             yield {**specs, name: replace(spec, kind="int")}
         elif spec.kind == "int" and len(spec.shape) > 1:
@@ -329,43 +297,38 @@ def _whole(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _boolean(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    for name, spec in _tensors(specs).items():
+    for name, spec in tensors_in(specs).items():
         if spec.kind != "bool":
             yield {**specs, name: replace(spec, kind="bool")}
 
 
 def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    for name, spec in _tensors(specs).items():
+    for name, spec in tensors_in(specs).items():
         if spec.kind in ("int", "bool"):
             yield {**specs, name: replace(spec, kind="float")}
 
 
 def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with values between 0 and 1, which fit a rate, a scale, and a probability."""
-    floats = {name: replace(spec, between=True) for name, spec in _tensors(specs).items() if spec.kind == "float"}
+    floats = {name: replace(spec, between=True) for name, spec in tensors_in(specs).items() if spec.kind == "float"}
     yield {**specs, **floats}
 
 
-def _sizes(got: int, want: int) -> Callable[[Specs, re.Match[str]], Iterator[Specs]]:
-    """Return a revision that replaces a size in the message with another size, given their groups."""
-    return lambda specs, match: _swap_size(specs, int(match[got]), int(match[want]))
-
-
 _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]], ...] = (
-    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", _sizes(1, 2)),
-    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", _joined),
-    (r"expected input\[\d+, (\d+)[\d, ]*\] to have (\d+) channels", _joined),
-    (r"embedding dimension of (\d+), but got (\d+)", _sizes(2, 1)),
-    (r"must be equal to input_size\. Expected (\d+), got (\d+)", _sizes(2, 1)),
-    (r"weights shape of \(\d+, (\d+)\), but got torch\.Size\(\[\d+, (\d+)\]\)", _sizes(1, 2)),
-    (r"inconsistent input_size: got (\d+) expected (\d+)", _sizes(1, 2)),
-    (r"inconsistent input_size: got (\d+) expected (\d+)", _joined),
+    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", sizes(1, 2)),
+    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", joined),
+    (r"expected input\[\d+, (\d+)[\d, ]*\] to have (\d+) channels", joined),
+    (r"embedding dimension of (\d+), but got (\d+)", sizes(2, 1)),
+    (r"must be equal to input_size\. Expected (\d+), got (\d+)", sizes(2, 1)),
+    (r"weights shape of \(\d+, (\d+)\), but got torch\.Size\(\[\d+, (\d+)\]\)", sizes(1, 2)),
+    (r"inconsistent input_size: got (\d+) expected (\d+)", sizes(1, 2)),
+    (r"inconsistent input_size: got (\d+) expected (\d+)", joined),
     (r"(tuple index|Dimension) out of range|too many indices|Dimension specified as|same number of dimensions", deeper),
-    (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(1, 2)),
-    (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(2, 1)),
-    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),
-    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(2, 1)),
-    (r"must match the size of tensor|[Tt]arget size|same (size|shape|number of)|shapes? must", _alike),
+    (r"Expected size (\d+) but got size (\d+) for tensor", sizes(1, 2)),
+    (r"Expected size (\d+) but got size (\d+) for tensor", sizes(2, 1)),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", sizes(1, 2)),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", sizes(2, 1)),
+    (r"must match the size of tensor|[Tt]arget size|(same|equal) size|same (shape|number of)|shapes? must", _alike),
     (r"shape mismatch|[Dd]iffer(ent|ing) (size|shape)|shapes? (do not|don'?t) match", _alike),
     (r"used as indices must be|dtype int|to be (one of types )?Long|0D or 1D target|to indexing result", _whole),
     (r"[Bb]oolean (tensor|masks)|BoolTensor|Boolean-type|\"(bitwise_)?(and|x?or)_cpu\" not implemented", _boolean),
@@ -375,6 +338,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"\b([Nn]a[Nn]s?|[Ii]nf(inite|inity)?|([Nn]on-?)?finite|positive|[Nn]on-?negative)\b", _between),
     (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop
     (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
+    *SIZES,
 )
 _RANKS = re.compile(r"\b([1-5])-?[dD](?:imensional)?\b")
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
@@ -385,6 +349,8 @@ _NO_COLUMNS = "too many indices for tensor of dimension 1"
 _OTHER_MASK = "The shape of the mask"
 _CLASS_WEIGHTS = "weight tensor should be defined either for all"
 # Errors about operands whose shapes do not fit together.
-_MISMATCH = re.compile(r"must match|[Ss]izes? (do|does) not match|broadcast|same (number of|shape|size)|expand")
+_MISMATCH = re.compile(
+    r"must match|[Ss]izes? (do|does) not match|broadcast|same (number of|shape)|(same|equal) size|expand"
+)
 # Compiled before processes are forked.
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -126,3 +126,43 @@ def of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...] | None:
         5: (BATCH, channels, 4, 16, 16),
     }
     return shapes.get(rank)
+
+
+def tensors_in(specs: Specs) -> dict[str, TensorSpec]:
+    """Return the tensors among the specs."""
+    return {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec)}
+
+
+def with_shape(specs: Specs, name: str, shape: tuple[int, ...]) -> Specs:
+    """Return specs with another shape for one of the tensors."""
+    return {**specs, name: replace(specs[name], shape=shape)}
+
+
+def resized(specs: Specs, sizes: Mapping[int, int]) -> Specs:
+    """Return specs with other sizes in all tensors, given by the sizes that they replace."""
+    tensors = tensors_in(specs)
+    return {
+        **specs,
+        **{n: replace(spec, shape=tuple(sizes.get(one, one) for one in spec.shape)) for n, spec in tensors.items()},
+    }
+
+
+def swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
+    """Yield specs with a size replaced, first in all tensors, then in one at a time. The batch size never changes."""
+    if got == BATCH:
+        return
+    changed = {name: replace(spec, shape=_swapped(spec.shape, got, want)) for name, spec in tensors_in(specs).items()}
+    if changed:
+        yield {**specs, **changed}
+    for name, spec in changed.items():
+        yield {**specs, name: spec}
+
+
+def _swapped(shape: tuple[int, ...], got: int, want: int) -> tuple[int, ...]:
+    for at in range(len(shape) - 1, -1, -1):
+        if shape[at] == got:
+            if at == len(shape) - 1 > 2 and shape[at - 1] == got:
+                # An image stays square.
+                return (*shape[: at - 1], want, want)
+            return (*shape[:at], want, *shape[at + 1 :])
+    return shape

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynalint.analysis import Analysis
 from dynalint.analysis.index import ClassInfo, FunctionInfo
+from dynalint.analysis.kinds import Kind
 from dynalint.analysis.notebook import SUFFIX
+from dynalint.analysis.shown import ShownKinds, agreed, kind_of
 from dynalint.analysis.source import SourceFile, read_source
 from dynalint.config import Settings
-from dynalint.confirm import ConfirmOptions, Execution, Interrupted, Target, WorkerError, confirm
+from dynalint.confirm import ConfirmOptions, Execution, Interrupted, Target, WorkerError, examine
 from dynalint.confirm.budget import TimeBudget
+from dynalint.confirm.options import resolved
+from dynalint.confirm.results import TargetResult
 from dynalint.confirm.verdicts import CONFIRMABLE
 from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
@@ -41,7 +45,8 @@ class Confirmed:
 
     `failures` are sentences about steps that failed completely, and `notes` are sentences about calls that could not be
     used. `interrupted` indicates whether the user stopped the run, and `ran` indicates whether there was any code to
-    run.
+    run. `shown` are the kinds that the arguments had in the runs in which the graph broke, and `guessed` says whether
+    some of these arguments were guessed.
     """
 
     linted: tuple[Linted, ...]
@@ -49,6 +54,8 @@ class Confirmed:
     notes: tuple[str, ...] = ()
     interrupted: bool = False
     ran: bool = False
+    shown: ShownKinds = field(default_factory=dict)
+    guessed: bool = False
 
 
 def confirmed(
@@ -66,12 +73,13 @@ def confirmed(
     ways = parts(workspace, result), _roots_near(workspace, result)
     interrupted = False
     notes: list[str] = []
+    results: Sequence[TargetResult] = ()
     try:
-        findings: Sequence[Finding] = confirm(asked, roots, options, progress, silenced, *ways, notes.append)
+        findings, results = examine(asked, roots, options, progress, silenced, *ways, notes.append)
     except WorkerError as fault:
         return Confirmed(tuple(wanted), (str(fault),))
     except Interrupted as fault:
-        findings, interrupted = fault.findings, True
+        findings, interrupted = list(fault.findings), True
     reasons = {one.evidence.detail for one in findings if one.evidence.status == "unconfirmed"}
     failures = [f"nothing was confirmed: {one}" for one in sorted(reasons) if one.startswith("not run: ")]
     if interrupted or (options.mode != "always" and options.answers is None):
@@ -87,7 +95,31 @@ def confirmed(
             doubted = replace(finding, doubt=doubts.get((finding.path, finding.function), ""))
             linted.extend(_discovered(doubted, files, workspace))
     in_order = tuple(sorted(linted, key=lambda one: one.finding.sort_key))
-    return Confirmed(in_order, tuple(failures), tuple(notes), interrupted=interrupted, ran=bool(roots))
+    return Confirmed(
+        in_order,
+        tuple(failures),
+        tuple(notes),
+        interrupted=interrupted,
+        ran=bool(roots),
+        shown=_shown(results, result.analysis),
+        guessed=any(argument.guessed for one in results for argument in one.shown.values()),
+    )
+
+
+def _shown(results: Iterable[TargetResult], analysis: Analysis) -> ShownKinds:
+    """Return the kinds of the arguments with which the roots were run, for each root in which the graph broke."""
+    heirs, found = _heirs(analysis), dict[tuple[Path, str], dict[str, list[Kind]]]()
+    functions: dict[Target, FunctionInfo] = {}
+    for function in analysis.roots:
+        for target in _importable([function]):
+            functions.update(dict.fromkeys(resolved([target, *heirs.get(target, ())]), function))
+    for result in results:
+        root = functions.get(result.target)
+        if root is not None and not result.part and result.default is not None and result.default.breaks:
+            kinds = found.setdefault((root.file.path, root.qualname), {})
+            for name, told in result.shown.items():
+                kinds.setdefault(name, []).append(kind_of(told.type, told.dtype, told.rank))
+    return {key: {name: agreed(each) for name, each in kinds.items()} for key, kinds in found.items()}
 
 
 def _not_run(linted: Linted) -> Linted:

@@ -18,6 +18,7 @@ from dynalint.analysis.disk import Disk, absolute, bounds
 from dynalint.analysis.hierarchy import Hierarchy
 from dynalint.analysis.index import FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import Kind
+from dynalint.analysis.shown import ShownKinds
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import CHILD_FIELDS
 from dynalint.profiling import charged, count
@@ -30,13 +31,15 @@ _SHARED_FOLDERS = ("site-packages", "dist-packages")
 class Project(Hierarchy):
     """All of a project's code: the checked files and the first-party modules that they import.
 
-    `disk` reads the files. `options` holds the rules' own settings.
+    `disk` reads the files. `options` holds the rules' own settings. `shown` are the kinds of parameters that runs have
+    shown.
     """
 
     checked: list[SourceFile] = field(default_factory=list)
     roots: list[Path] = field(default_factory=list)
     disk: Disk = field(default_factory=Disk)
     options: Mapping[str, object] = field(default_factory=dict)
+    shown: ShownKinds = field(default_factory=dict)
     _by_name: dict[str, ModuleInfo | None] = field(default_factory=dict)
     _texts: dict[Path, bytes] = field(default_factory=dict)
     _kinds: dict[FunctionInfo, Mapping[ast.AST, Kind]] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from dynalint.caching.folders import make_folder, write_atomically
 from dynalint.confirm.shards import Answers
 from dynalint.projects.reading import MOST_NOTEBOOK_BYTES, read_bounded, read_json
 
-_FORMAT = 2
+_FORMAT = 3
 _FOLDER = "verdicts"
 
 

@@ -5,6 +5,7 @@ Parts of the answer, in the order in which they become known:
     files     the project's own source files that were imported
     inputs    a description of how the target was built and called
     problem   why there are no more parts: `{"phase", "failure"}`, with phases `import`, `build`, `inputs`, `run`
+    shown     for each parameter, what the call passes, a record from `dynamo`
     eager, default, fullgraph   records from `dynamo`
     coverage  for each requested spot, how much of its bytecode Dynamo traced in frames that it captured
     latent    the run without the breaks that make a frame fall back to eager mode: `run`, a record from `dynamo`,
@@ -35,6 +36,7 @@ from ..dynamo.hidden_breaks import JudgedFile, joined, latent_run
 from ..dynamo.records import EagerRun, Run, Span, StackFrame, encode
 from ..dynamo.runs import Call, Maker
 from ..inputs.chosen_calls import REPEATS, ChosenCalls, choose
+from ..inputs.shown_kinds import shown_kinds
 from ..inputs.targets import BuiltTarget, ProblemError, subject_of
 from ..inputs.variants import rising
 from ..process.wire import Prefixed, Reply
@@ -100,6 +102,8 @@ def run_modes(
     """
     started = time.process_time()
     make, name = subject.make, request["target"]["qualname"]
+    shown = shown_kinds(runs.fresh_callable(make), subject.call, guessed=subject.guessed)
+    reply.part("shown", {parameter: encode(argument) for parameter, argument in shown.items()})
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
     chosen = choose(

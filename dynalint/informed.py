@@ -13,8 +13,8 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.kinds import Kind, Unknown
 from dynalint.analysis.signatures import parameter_kind
-from dynalint.confirming import Confirmed
 from dynalint.confirm.verdicts import CONFIRMABLE
+from dynalint.confirming import Confirmed
 from dynalint.findings import Finding
 from dynalint.fix import Linted
 from dynalint.linting.lint import Linter, LintResult

@@ -15,6 +15,7 @@ import pytest
 from dynalint import confirming
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError
+from dynalint.confirm.results import TargetResult
 from dynalint.findings import Evidence, Finding
 
 Run = Callable[..., Any]
@@ -29,7 +30,7 @@ def discovery(line: int) -> Finding:
 
 
 class Confirm:
-    """Stands in for `dynalint.confirm.confirm`: gives evidence by code, adds findings, remembers what it was asked."""
+    """Stands in for `dynalint.confirm.examine`: gives evidence by code, adds findings, remembers what it was asked."""
 
     def __init__(self) -> None:
         self.evidence: dict[str, Evidence] = {}
@@ -51,7 +52,7 @@ class Confirm:
         parts: Callable[[Finding], Sequence[Target]],
         leads: Callable[[Finding], Sequence[Target]],
         note: Callable[[str], None],
-    ) -> list[Finding]:
+    ) -> tuple[list[Finding], list[TargetResult]]:
         self.targets, self.options, self.silenced = roots, options, silenced
         self.parts = {one.code: [target.qualname for target in parts(one)] for one in findings}
         if self.fault is not None:
@@ -59,13 +60,13 @@ class Confirm:
         judged = [replace(one, evidence=self.evidence.get(one.code, one.evidence)) for one in findings]
         if self.interrupted:
             raise Interrupted(judged)
-        return [*judged, *self.more]
+        return [*judged, *self.more], []
 
 
 @pytest.fixture
 def confirm(monkeypatch: pytest.MonkeyPatch) -> Confirm:
     answers = Confirm()
-    monkeypatch.setattr(confirming, "confirm", answers)
+    monkeypatch.setattr(confirming, "examine", answers)
     return answers
 
 

@@ -102,8 +102,7 @@ def run_modes(
     """
     started = time.process_time()
     make, name = subject.make, request["target"]["qualname"]
-    shown = shown_kinds(runs.fresh_callable(make), subject.call, guessed=subject.guessed)
-    reply.part("shown", {parameter: encode(argument) for parameter, argument in shown.items()})
+    reply.part("shown", {parameter: encode(argument) for parameter, argument in shown_kinds(subject).items()})
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
     chosen = choose(

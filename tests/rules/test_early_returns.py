@@ -152,15 +152,6 @@ def test_a_round_that_goes_on_is_no_other_side_of_one_that_returns() -> None:
     assert "continues" in reasons(body)[0]
 
 
-def test_what_a_python_value_lets_by_does_not_skip_the_rest_of_a_round() -> None:
-    body = "for _ in range(2):\n    if flag and x.sum() > 0:\n        x = x * 2\n        continue\n    y = y * 2\nreturn x - y"
-    assert fixed(body) == (
-        "for _ in range(2):\n    if flag:\n        condition = x.sum() > 0\n        x = torch.where(condition, x * 2, x)\n"
-        "        y = torch.where(condition, y, y * 2)\n    else:\n        y = y * 2\nreturn x - y"
-    )
-    assert "    y = y * 2\nreturn" in fixed(body)
-
-
 def test_an_argument_that_nobody_reads_any_more_is_still_somebody_elses() -> None:
     assert "in place" in reasons("z = x * 2\nif z.sum() > 0:\n    return z\nx += 1\nreturn z")[0]
     assert "early" in fixed("k = 1\nz = x * 2\nif z.sum() > 0:\n    return z + k\nk += 1\nreturn z")

@@ -121,14 +121,6 @@ def test_a_name_of_a_tuple_that_keeps_its_value() -> None:
     assert "torch.where(m, a, 0).sum()" in text
 
 
-def test_the_mask_of_a_bincount_does_not_change_before_it() -> None:
-    rule = CountingCall()
-    kept = "m = n > 0\nids = n[m]\nreturn torch.bincount(ids, minlength=4)"
-    assert "torch.where(m, n, 0).long()" in fixed(kept, rule, LOSS)
-    changed = "m = n > 0\nids = n[m]\nm = m & (n < 3)\nreturn torch.bincount(ids, minlength=4)"
-    assert "scatter_add" not in fixed(changed, rule, LOSS)
-
-
 @pytest.mark.parametrize(
     "body",
     [

@@ -58,9 +58,6 @@ def reason(body: str, rule: Rule | None = None) -> str:
         "return x.gt(s) & torch.le(x, s)",
         "return x.lerp(t, s) + torch.remainder(x, s)",
         "return x.masked_fill(x > 0, s)",
-        "return x.clamp(max=s)",
-        "return torch.clamp(x, min=s)",
-        "return x.clamp(-s, s)",
         "return torch.nn.functional.gumbel_softmax(x, tau=s)",
         "x /= s\nreturn x",
         "return x / max(s, 1.0)",
@@ -134,7 +131,6 @@ def test_uses_that_change_something(use: str) -> None:
         ("return x / (unknown(3).shape[0] * s)", "x / (unknown(3).shape[0] * s)", "is a number or a tensor"),
         ("return s / x", "return s / x", "`s / x` is the same up to rounding"),
         ("return x * (s // 3)", "return x * (s // 3)", "`s // 3` is the same up to rounding"),
-        ("return x.clamp(max=s + 1)", "return x.clamp(max=s + 1)", "`s + 1` is the same up to rounding"),
         ("return x.long() * (s + 1)", "return x.long() * (s + 1)", "the dtype of `x.long() * (s + 1)` stays the same"),
     ],
 )
@@ -300,21 +296,6 @@ def test_a_slice_that_may_have_another_size_is_left(use: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("use", "new"),
-    [
-        ("x[s : s + n] = 0", "x[(position >= s) & (position < s + n)] = 0"),
-        ("x[:, :s] = -1.5", "x[:, position < s] = -1.5"),
-        ("x[..., s:] = n", "x[..., position >= s] = n"),
-        ("x[:, s:, ...] = 0", "x[:, position >= s, ...] = 0"),
-    ],
-)
-def test_a_slice_that_stores_a_number_becomes_a_mask(use: str, new: str) -> None:
-    found = rewrite(WINDOW.format(use=use))
-    assert new + "\n" in new_code(found)
-    assert any(clause.endswith("is not negative") for clause in found.conditions)
-
-
-@pytest.mark.parametrize(
     "use",
     ["x[0, :s] = 0", "x[..., :s, :] = 0", "x[:s:2] = 0", "x[: t[s : s + 1].item()] = 0", "x[:s] = t", "x[:s] = int(n)"],
 )
@@ -373,28 +354,6 @@ FUNCTIONS = """\
 import torch
 
 
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, factor):
-        ctx.factor = factor
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * ctx.factor, None
-
-
-class Kept(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, factor):
-        ctx.factor = factor
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad.unflatten(0, (ctx.factor, -1)).sum(0), None
-
-
 def scaled(x: torch.Tensor, factor: float, bias: float = 0.0):
     return x * factor + bias
 
@@ -428,10 +387,8 @@ def f(x: torch.Tensor, t: torch.Tensor):
     [
         ("scaled(x, s)", True),
         ("scaled(x, 1.0, bias=s)", True),
-        ("Doubled.apply(x, s)", True),
         ("(scaled if x.dim() else shifted)(x, s)", True),
         ("(scaled if x.dim() else chosen)(x, s)", False),
-        ("Kept.apply(x, s)", False),
         ("halved(x, s)", False),  # the parameter gets another value
         ("chosen(x, s)", False),
         ("repeated(x, s)", False),

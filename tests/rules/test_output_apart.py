@@ -83,11 +83,6 @@ def test_what_is_also_used_elsewhere_stays() -> None:
     assert "print" in reason(body)
 
 
-def test_a_guard_moves_to_the_front_of_its_test() -> None:
-    body = f"if x.sum() % 5 == 0 and {GUARD}:\n    print(x)\nreturn x"
-    assert fixed(body) == f"if {GUARD} and x.sum() % 5 == 0:\n    print(x)\nreturn x"
-
-
 def test_output_that_is_guarded_already_is_guarded_once() -> None:
     body = f"""
     if x.sum() > 0:

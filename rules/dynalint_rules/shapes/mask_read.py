@@ -14,7 +14,6 @@ from dynalint_rules._shared.mask.diagonals import by_diagonal
 from dynalint_rules._shared.mask.extremes import rewrite_extreme
 from dynalint_rules._shared.mask.joined_stores import stored, stored_next
 from dynalint_rules._shared.mask.masked_stores import put_back
-from dynalint_rules._shared.mask.one_hot import taken_along
 from dynalint_rules._shared.mask.selected_totals import reduced_at_last
 from dynalint_rules._shared.mask.stores_of_results import results_stored
 from dynalint_rules._shared.number.numbers import flow_of
@@ -59,7 +58,6 @@ class MaskRead(Rule):
         rewrite = None
         if isinstance(event, Subscript):
             rewrite = stored_next(scope, event) or put_back(scope, event)
-            rewrite = rewrite or taken_along(scope, event.node)
             rewrite = rewrite or results_stored(scope, event.statement) or _counted(scope, event)
         elif target_of(event) is not None:
             rewrite = stored(scope, event)

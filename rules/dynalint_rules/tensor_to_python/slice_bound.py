@@ -16,14 +16,11 @@ from dynalint.rulekit import (
     Violation,
     index_parts,
     k,
-    rw,
 )
 from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS, captures_scalars
 from dynalint_rules._shared.number.row_stores import filled_at_once
-from dynalint_rules._shared.number.single_index import parts_of
-from dynalint_rules._shared.number.slice_stores import filled
 
 _NO_FORM = (
     "the length of the result depends on data; keep the whole dimension and mask it with `torch.arange(n) < length` "
@@ -58,25 +55,12 @@ class TensorSliceBound(Rule):
             )
 
     def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Fill the rows of a tensor all at once, or what a slice covers with a number.
+        """Fill the rows of a tensor all at once.
 
         There is no fix for other uses, because it is unclear what should replace the missing elements.
         """
         scope = Scope.of(event, project)
-        rewrite = filled_at_once(scope, scope.parents.get(event.statement))
-        return rewrite or _filled(scope, event) or Declined(_NO_FORM)
-
-
-def _filled(scope: Scope, event: Subscript | Call) -> Rewrite | None:
-    """Return the rewrite of a store of a number in a slice with a tensor as a bound, or None for any other use."""
-    node = event.node
-    parts = parts_of(node) if isinstance(node, ast.Subscript) else []
-    bounded = [one for one in parts if isinstance(one, ast.Slice) and (one.lower is not None or one.upper is not None)]
-    found = filled(scope, node, bounded[0]) if isinstance(node, ast.Subscript) and len(bounded) == 1 else None
-    if found is None:
-        return None
-    title = "Store through a mask of the positions"
-    return Rewrite(title, "conditional", rw.written(scope.file, *found[0]), tuple(found[1]), scope.imports)
+        return filled_at_once(scope, scope.parents.get(event.statement)) or Declined(_NO_FORM)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:

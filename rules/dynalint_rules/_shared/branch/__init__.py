@@ -5,6 +5,5 @@ analyses the branches, `reasons.py` explains why a branch is not supported, and 
 select. `branch_values.py`, `sizes.py` and `domain.py` return the conditions under which `torch.where` can select
 between the branches. `truth.py` writes the test, and `choice.py` contains the code shared with conditional expressions.
 The other rewrites are in `early_return.py`, `loop_return.py`, `loop_break.py`, `split_tests.py`, `chosen_writes.py` and
-`checks.py`. `clipped.py` and `counted.py` need no test, because they clamp a value.
-`moved_tests.py` and `reassigned.py` are first steps, after which one of the others applies.
+`checks.py`.
 """

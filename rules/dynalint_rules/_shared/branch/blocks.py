@@ -15,9 +15,6 @@ from dynalint_rules._shared.branch.reasons import why_not
 from dynalint_rules._shared.branch.truth import is_tensor_test
 from dynalint_rules._shared.text import LOOSE, held_together
 
-FIRST_STEP_LEAVES = ("DYN101", "DYN202", "DYN302")
-"""The codes of findings about a test that remain after the first step of its rewrite."""
-
 
 @dataclass(frozen=True)
 class Assignment:
@@ -130,17 +127,6 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
             bodies[-1] = following
             last = following[0]
             leaving[-1] = True
-    if isinstance(bodies[0][-1], ast.Continue) and len(bodies) == 2 and not bodies[1]:
-        # The other branch is the rest of the iteration.
-        if not _stands_in_loop(scope, head):
-            raise Refusal(
-                "the `continue` also skips the code around it; always compute the rest of the iteration and "
-                "select with `torch.where`"
-            )
-        rest = statements_after(scope, head)
-        bodies = [bodies[0][:-1], rest]
-        last = rest[-1] if rest else last
-        leaving = [False, False]
     blocks = tuple(block_of(scope, body, stores=True) for body in bodies)
     if len({block.result is None for block in blocks}) > 1 or (any(leaving) and not all(leaving)):
         raise Refusal(
@@ -158,14 +144,6 @@ def _outermost(scope: Scope, head: ast.If) -> ast.If | None:
             return None
         head = parent
     return head
-
-
-def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
-    """Return whether the rest of an iteration is the rest of a statement's block."""
-    outer = scope.parents.get(statement)
-    while isinstance(outer, ast.If) and not statements_after(scope, outer):
-        statement, outer = outer, scope.parents.get(outer)
-    return isinstance(outer, ast.For | ast.While | ast.AsyncFor) and statement in outer.body
 
 
 def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
@@ -234,15 +212,7 @@ def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) ->
 def does_nothing(scope: Scope, statement: ast.stmt) -> bool:
     """Return whether a statement has no effect."""
     text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    return text or isinstance(statement, ast.Pass) or _ends_round(scope, statement)
-
-
-def _ends_round(scope: Scope, statement: ast.stmt) -> bool:
-    """Return whether a statement is a `continue` and nothing in the iteration comes after it."""
-    node: ast.AST = statement
-    while isinstance(node, ast.Continue | ast.If) and not statements_after(scope, node):
-        node = scope.parents[node]
-    return isinstance(statement, ast.Continue) and isinstance(node, ast.For | ast.AsyncFor | ast.While)
+    return text or isinstance(statement, ast.Pass)
 
 
 def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:

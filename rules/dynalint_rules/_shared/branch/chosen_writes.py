@@ -10,24 +10,19 @@ self.ready.fill_(True)
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.calls import calls_in_chain
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.growth import related
-from dynalint_rules._code.names import is_bound_before, kind_left, names, within
+from dynalint_rules._code.names import names, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, split_test, statements_after
 from dynalint_rules._shared.branch.branch_values import (
     NO_RAISE,
-    BranchValue,
-    alias_conditions,
-    gradient_conditions,
-    reads_of,
-    tensor_conditions,
 )
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.domain import has_gradients
@@ -44,8 +39,7 @@ class _Write:
     """A statement that assigns `value` to `target`, by calling a method of `owner` or, if there is none, directly.
 
     `number` is true if the value is a plain number. `kept` is the text of the existing value if it is not the target's.
-    `local` is the value of a local name that has a tensor on both paths. An augmented assignment has a `sign`, the
-    `operand` after it, and the `neutral` operand, which changes nothing.
+    An augmented assignment has a `sign`, the `operand` after it, and the `neutral` operand, which changes nothing.
     """
 
     statement: ast.stmt
@@ -54,7 +48,6 @@ class _Write:
     value: str
     number: bool = False
     kept: str = ""
-    local: ast.expr | None = None
     sign: str = ""
     operand: str = ""
     neutral: str = ""
@@ -86,7 +79,7 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
     one, other = (_side_of(scope, body, statement) for body in bodies)
     if one is None or other is None:
         return None
-    if all(isinstance(step, ast.Assign) or step.local is not None for step in (*one.steps, *other.steps)):
+    if not one.target_names() and not other.target_names():
         return None
     python, test = split_test(scope, statement)
     if python is not None:
@@ -94,10 +87,8 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
     effects_of_always(scope, [*one.values, *other.values], statement)
     writer = _Writer(scope, test, one, other)
     lines = writer.lines()
-    chosen = _local_conditions(scope, statement, [*one.steps, *other.steps])
     conditions = [
         *writer.conditions,
-        *chosen,
         NO_RAISE,
         "no code relies on detecting writes that leave a tensor unchanged",
     ]
@@ -108,18 +99,6 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
     """Return whether a path ends with a `return` without a value."""
     last = body[-1]
     return isinstance(last, ast.Return) and (last.value is None or ast.unparse(last.value) == "None")
-
-
-def _local_conditions(scope: Scope, statement: ast.If, steps: Sequence[object]) -> Iterator[str]:
-    """Yield the conditions for selecting between the tensors that a local name has on both paths."""
-    for name in dict.fromkeys(one.target for one in steps if isinstance(one, _Write) and one.local is not None):
-        values = [one.local for one in steps if isinstance(one, _Write) and one.target == name and one.local]
-        sides = [BranchValue(value, scope.kind(value)) for value in values]
-        if len(sides) < 2:
-            sides.append(BranchValue(None, kind_left(scope, name, statement), name))
-        yield from tensor_conditions(scope, sides)
-        yield from alias_conditions(scope, sides, name, statement)
-        yield from gradient_conditions([reads_of(scope, side, statement) for side in sides], {})
 
 
 def _side_of(scope: Scope, body: Sequence[ast.stmt], statement: ast.If) -> _Side | None:
@@ -134,20 +113,12 @@ def _side_of(scope: Scope, body: Sequence[ast.stmt], statement: ast.If) -> _Side
             if all(any(within(use, part, scope) for part in body) for use in names(scope, target.id)):
                 side.steps.append(one)
                 continue
-            found = _selected(scope, one, target.id, statement)
-        else:
-            found = _write_of(scope, one, side)
+            return None
+        found = _write_of(scope, one, side)
         if found is None or found.target in side.target_names():
             return None
         side.steps.append(found)
     return side
-
-
-def _selected(scope: Scope, one: ast.Assign, name: str, statement: ast.If) -> _Write | None:
-    """Return the assignment of a tensor to a local name that has a tensor before the `if`, or None."""
-    before = is_bound_before(scope, name, statement) and as_tensor(kind_left(scope, name, statement)) is not None
-    is_tensor = before and scope.tensor(one.value) is not None
-    return _Write(one, name, "", scope.text(one.value), local=one.value) if is_tensor else None
 
 
 def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:

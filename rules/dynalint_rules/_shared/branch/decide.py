@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite
 from dynalint_rules._code.decision import Decision, decision_of, is_guard, operand_of
@@ -11,8 +10,6 @@ from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
 from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
-from dynalint_rules._shared.branch.clipped import rewrite_clipped_expression
-from dynalint_rules._shared.branch.counted import NOTHING_COUNTED
 from dynalint_rules._shared.branch.where import rewrite_if
 from dynalint_rules._shared.guard.saved_work import keeps_tensor_in_compiled
 
@@ -46,21 +43,10 @@ def rewrite_decision(event: Event, project: Project, *, value: str) -> Rewrite |
     decision = decision_of(scope.parents, operand)
     # All operands of a test have the same rewrite.
     key = operand if decision.form == "value" else decision.node
-    rewrite = shared((rewrite_decision, event.function, key), lambda: _with_longer(scope, decision, operand))
+    rewrite = shared((rewrite_decision, event.function, key), lambda: _rewritten(scope, decision, operand))
     if rewrite is None:
         return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
     return rewrite
-
-
-def _with_longer(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
-    """Return the rewrite of a decision with the longer form of one that leaves out a test, or None."""
-    found = _rewritten(scope, decision, operand)
-    if found is None or not any(one.endswith(NOTHING_COUNTED) for one in found.conditions):
-        return found
-    try:
-        return replace(found, otherwise=_rewritten(scope.carefully(), decision, operand))
-    except Refusal:
-        return found
 
 
 def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
@@ -71,10 +57,7 @@ def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite |
     if isinstance(node, ast.If):
         return rewrite_guard(scope, node) if is_guard(node) else rewrite_if(scope, node)
     if decision.form == "ifexp" and isinstance(node, ast.IfExp):
-        found = keeps_tensor_in_compiled(scope, node) or rewrite_clipped_expression(
-            scope, node, lambda: rewrite_conditional_expression(scope.carefully(), node)
-        )
-        return found or rewrite_conditional_expression(scope, node)
+        return keeps_tensor_in_compiled(scope, node) or rewrite_conditional_expression(scope, node)
     if decision.form == "assert" and isinstance(node, ast.Assert):
         return rewrite_assert(scope, node)
     return rewrite_checking_call(scope, operand) if decision.form == "value" else None

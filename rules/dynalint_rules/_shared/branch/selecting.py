@@ -45,7 +45,6 @@ from dynalint_rules._shared.branch.choice import (
     require_tensors,
     without_zeros,
 )
-from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
@@ -96,7 +95,7 @@ class Writer:
             )
         statements = len(self.plan.rows) + len(self.plan.temporaries)
         results = [block.result for block in chain.blocks if block.result is not None]
-        bind = statements + _choices(results) > 1 or any(not one.counts for own in self.guards for one in own)
+        bind = statements + _choices(results) > 1 or any(self.guards)
         self._name_tests(truths, bind=bind)
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
@@ -169,10 +168,8 @@ class Writer:
                 texts.append(name)
             else:
                 raise Refusal(f"`{name}` is only assigned in one branch; assign it before the test as well")
-        found = needs_no_test(scope, self.chain.tests[0], [side.node for side in sides]) if len(sides) == 2 else None
-        if len(set(texts)) == 1 or found is not None:
-            self.conditions += [] if found is None else [found[1]]
-            self.lines.append(f"{name} = {held_together(texts[0 if found is None else found[0]])}")
+        if len(set(texts)) == 1:
+            self.lines.append(f"{name} = {held_together(texts[0])}")
             return
         if all(k.is_number(side.kind) for side in sides):
             self.flow.add(flow_of_numbers(scope, sides, reads_of_number(scope, name, head)))
@@ -245,9 +242,7 @@ class Writer:
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
         """Return the text of an operand. If necessary, it is made harmless where its block is not selected."""
         found = next((one for one in self.guards[index] if one.node is node), None)
-        if found is None:
-            return text
-        return f"{text}.clamp(min=1)" if found.counts else self._guard(index).format(operand=text, safe=found.safe)
+        return text if found is None else self._guard(index).format(operand=text, safe=found.safe)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """Return the text of an expression in block `index`, with operands harmless where the block is not selected."""
@@ -274,9 +269,6 @@ class Writer:
             parts = [self._result(list(cells), inner=True) for cells in zip(*rows, strict=True)]
             text = ", ".join(parts) + ("," if len(parts) == 1 else "")
             return f"({text})" if inner else text
-        if len(results) == 2 and (found := needs_no_test(scope, self.chain.tests[0], results)) is not None:
-            self.conditions.append(found[1])
-            return texts[found[0]]
         sides = [BranchValue(result, scope.kind(result)) for result in results]
         self._require_tensors(sides, None)
         return self._where(without_zeros(scope, results, texts))

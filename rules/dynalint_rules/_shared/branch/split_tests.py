@@ -58,8 +58,7 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
     passed = [value for value, is_tensor in zip(test.values[start:], tensors[start:], strict=True) if not is_tensor]
     if not all(is_pure(scope, value) for value in late) or not all(map(is_plain, passed)):
         return None
-    skips = isinstance(statement.body[-1], ast.Continue) and not statement.orelse
-    tail = statements_after(scope, statement) if skips else _tail(scope, statement)
+    tail = _tail(scope, statement)
     either = isinstance(test.op, ast.Or)
     repeated = statement.body if either else [*statement.orelse, *(tail or ())]
     if tail is None or _lines(repeated) > _MOST_REPEATED or (either and tail):
@@ -83,11 +82,7 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
             inner_body = new.body.with_changes(header=body.header)
             body = body.with_changes(header=new.body.header, body=[inner.with_changes(body=inner_body), *body.body[1:]])
         new = new.with_changes(body=body)
-    run: list[ast.stmt] = [statement]
-    if skips and tail:
-        new = rw.branch(python, new.body.body, [tree.line(one) for one in tail])
-        run += tail
-    edits = rw.replacements(tree, [rw.Substitution(tuple(map(tree.statement, run)), (new,))])
+    edits = rw.replacements(tree, [rw.Substitution((old,), (new,))])
     conditions = tuple(
         f"{scope.quote(value)} does not raise an exception" for value in late if not _is_certain(scope, value)
     )

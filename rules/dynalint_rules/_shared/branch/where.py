@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from functools import partial
 
 from dynalint.rulekit import Refusal, Rewrite
 from dynalint_rules._code.scope import Scope, shared
@@ -13,15 +12,11 @@ from dynalint_rules._shared.branch.blocks import (
     head_of,
     split_test,
 )
-from dynalint_rules._shared.branch.bounded import rewrite_bounded
 from dynalint_rules._shared.branch.checks import rewrite_asserting
 from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
-from dynalint_rules._shared.branch.clipped import rewrite_clipped
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
 from dynalint_rules._shared.branch.loop_break import rewrite_loop_break
 from dynalint_rules._shared.branch.loop_return import rewrite_loop_return
-from dynalint_rules._shared.branch.moved_tests import rewrite_moved_test
-from dynalint_rules._shared.branch.reassigned import rewrite_reassigned
 from dynalint_rules._shared.branch.selecting import Writer
 from dynalint_rules._shared.branch.split_tests import rewrite_divided, rewrite_nested
 from dynalint_rules._shared.branch.truth import truth_of
@@ -43,10 +38,8 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     Raises:
         Refusal: If the rewrite would not be equivalent.
     """
-    longer = partial(rewrite_if, scope.carefully(), statement)
-    dropped = rewrite_masked(scope, statement) or rewrite_bounded(scope, statement)
-    dropped = dropped or rewrite_shortcut(scope, statement) or rewrite_asserting(scope, statement)
-    dropped = dropped or rewrite_clipped(scope, statement, longer)
+    dropped = rewrite_masked(scope, statement) or rewrite_shortcut(scope, statement)
+    dropped = dropped or rewrite_asserting(scope, statement)
     if dropped is not None:
         return dropped
     try:
@@ -57,7 +50,6 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         found = found or rewrite_writes(scope, statement)
         found = found or asked_in_eager(scope, statement) or _left_loop(scope, statement)
         found = found or drops_tensor_in_eager(scope, statement) or shown_apart(scope, statement)
-        found = found or rewrite_reassigned(scope, statement) or rewrite_moved_test(scope, statement)
         found = found or rewrite_nested(scope, statement)
         if found is None:
             raise
@@ -82,10 +74,10 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     if other is not None:
         return other
     python, test = split_test(scope, statement)
-    if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return | ast.Continue)):
+    if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return)):
         raise Refusal(f"`{python}` is not a tensor, but it is part of a test with a tensor; test it in a separate `if`")
     # All tests of a chain have the same rewrite.
-    key = (_rewrite_chain, scope.function, head_of(scope, statement), python, scope.careful)
+    key = (_rewrite_chain, scope.function, head_of(scope, statement), python)
     return shared(key, lambda: _rewrite_chain(scope, statement, python, test))
 
 

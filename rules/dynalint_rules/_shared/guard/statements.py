@@ -79,36 +79,20 @@ def _with_test(scope: Scope, statement: ast.stmt) -> Rewrite | None:
 
 
 def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that only evaluates a test in eager code, or None if the test affects more than output.
-
-    A test that is followed by `and not torch.compiler.is_compiling()` has no effect in compiled code.
-    """
+    """Return the rewrite that only evaluates a test in eager code, or None if the test affects more than output."""
     if statement.orelse or is_elif(scope, statement):
         return None
     parts = all_of(statement.test)
-    others = [part for part in parts if not is_eager(part)]
-    if not all(may_go_unasked(scope, part) for part in others):
+    if any(map(is_eager, parts)) or not all(may_go_unasked(scope, part) for part in parts):
         return None
-    if len(others) == len(parts) and not only_shows(scope, statement.body):
+    if not only_shows(scope, statement.body):
         return None
-    if len(others) < len(parts):
-        return _asked_first(scope, statement)
     run = _reports_around(scope, statement) or [statement]
     tree = rw.Tree.around(scope.file, statement)
     guarded = rw.branch(eager_test(scope), [tree.line(one) for one in run])
     whole = rw.Substitution(tuple(map(tree.statement, run)), (guarded,))
     joined = _joined_to_branch(scope, tree, statement.body) if len(run) == 1 else None
     edits = joined or rw.replacements(tree, [whole])
-    return Rewrite("Test only in eager mode; compiled code has no output", "safe", edits, imports=scope.imports)
-
-
-def _asked_first(scope: Scope, statement: ast.If) -> Rewrite:
-    """Return the rewrite that moves `not torch.compiler.is_compiling()` to the front of a test."""
-    tree = rw.Tree.around(scope.file, statement)
-    parts = sorted(all_of(statement.test), key=lambda part: not is_eager(part))
-    first, *others = (tree.expression(part) for part in parts)
-    whole = reduce(lambda left, right: rw.operation(left, "and", right), others, first)
-    edits = rw.replacements(tree, [rw.Substitution((tree.expression(statement.test),), (whole,))])
     return Rewrite("Test only in eager mode; compiled code has no output", "safe", edits, imports=scope.imports)
 
 

@@ -3,8 +3,8 @@
 margin[target] = score[target]              margin = torch.where(target, score, -score)
 margin[~target] = -score[~target]
 
-picked = x[mask]                            picked = torch.where(mask, x, 1)
-out[mask] = picked.log() / picked           out = torch.where(mask, picked.log() / picked, out)
+picked = x[mask]                            out = torch.where(mask, x * 2, out)
+out[mask] = picked * 2
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def _sees_store(name: str, store: StoreRewrite) -> bool:
 def _joined(scope: Scope, name: str, run: Sequence[ast.stmt], stores: Sequence[StoreRewrite]) -> Rewrite:
     one, other = stores
     (text, mask), (rest, _) = one.values(), other.values()
-    if one.added != other.added or any(store.row or store.given for store in stores) or (one.named and other.named):
+    if one.added != other.added or any(store.row or store.given for store in stores):
         raise Refusal("the values of the other elements are not known")
     line = f"{name} = {scope.torch}.where({mask}, {text}, {rest})"
-    edits = rw.written(scope.file, *removed_creation(scope, name, run), (run, [*one.named, *other.named, line]))
+    edits = rw.written(scope.file, *removed_creation(scope, name, run), (run, [line]))
     return one.offered(edits, [*one.conditions(name), *other.conditions(name)])
 
 

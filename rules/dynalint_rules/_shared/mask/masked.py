@@ -30,7 +30,6 @@ from dynalint_rules._shared.branch.truth import is_tensor_test
 _TITLE = "Remove the test, because it does not change the result"
 # Methods that return a mask with the same elements selected, in another shape.
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
-_CONVERTING = frozenset({"float", "half", "double", "int", "long", "to", "type", "type_as"})
 
 
 def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -175,27 +174,8 @@ class _Body:
         self.conditions += change_conditions(scope, base.id, base)
         return True
 
-    def _multiplies(self, name: str, value: ast.BinOp) -> bool:
-        """Return whether this is `x = x * (1 - mask.type_as(x))` or `x * ~mask`, possibly with a reshaped mask."""
-        factor = value.right if is_named(value.left, name) else value.left
-        if not isinstance(value.op, ast.Mult) or not (is_named(value.left, name) or is_named(value.right, name)):
-            return False
-        if isinstance(factor, ast.BinOp) and isinstance(factor.op, ast.Sub):
-            one = isinstance(factor.left, ast.Constant) and factor.left.value == 1
-            selected = one and self._selects(factor.right, converted=True)
-        else:
-            opposite = ast.copy_location(ast.UnaryOp(ast.Invert(), factor), factor)
-            selected = _is_bool(self.scope, self.mask) and self._selects(opposite, converted=True)
-        if selected:
-            self.conditions += [SAME_FORM, f"the mask is not larger than `{name}`"]
-            self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
-            self.conditions += [f"no code relies on receiving the tensor `{name}` itself instead of an equal copy"]
-        return selected
-
     def _keeps(self, name: str, value: ast.expr) -> bool:
         """Return whether this is `x = x.masked_fill(mask, 0)`, or `torch.where(mask, y, x)` in either order."""
-        if isinstance(value, ast.BinOp):
-            return self._multiplies(name, value)
         if not isinstance(value, ast.Call) or value.keywords or not value.args:
             return False
         callee, selected, other = self.scope.kind(value.func), value.args[0], value.args[-1]
@@ -228,13 +208,12 @@ class _Body:
             self.conditions.append(f"no code relies on receiving the tensor `{name}` itself instead of an equal copy")
         return True
 
-    def _selects(self, node: ast.expr, *, converted: bool = False) -> bool:
-        """Return whether an index or argument is the mask, possibly reshaped, and with another dtype if `converted`."""
+    def _selects(self, node: ast.expr) -> bool:
+        """Return whether an index or argument is the mask, possibly reshaped."""
         mask, wanted = _upright(self.mask)
         node, inverted = _upright(node)
         while ast.dump(node) != ast.dump(mask):
-            known = _RESHAPING | _CONVERTING if converted else _RESHAPING
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in known:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RESHAPING:
                 self.values += node.args
                 node = node.func.value
             elif isinstance(node, ast.Subscript) and _only_adds_dimensions(node.slice):

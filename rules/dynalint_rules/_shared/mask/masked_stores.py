@@ -12,14 +12,13 @@ from contextlib import suppress
 from dynalint.rulekit import Refusal, Replacement, Rewrite, Subscript, k, rw, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place, is_own
-from dynalint_rules._code.names import within
+from dynalint_rules._code.names import around, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.selection import source_of
 from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.branch.branch_values import FINITE
-from dynalint_rules._shared.branch.domain import Guarded, guarded_operands, needed
+from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.mask.creations import filled_with, removed_creation
-from dynalint_rules._shared.mask.lookups import embeds, looked_up
 from dynalint_rules._shared.mask.trailing_dimensions import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
@@ -75,14 +74,10 @@ class StoreRewrite:
         self.scope, self.statement, self.target, self.last = scope, statement, target, last
         self.mask, self.value = target.slice, value or statement.value
         self.put, self.rows, self.row, self.added = value is not None, False, 0, 0
-        self.widened = 0
         self.picked = {name: one for one in picked if (name := picked_name(scope, one, self.mask)) is not None}
         self.reads = dict(self._reads(self.value))
         self.given: list[ast.expr] = []
         self.guards: dict[ast.expr, str] = {}
-        self.indices: set[ast.expr] = set()
-        self.named: list[str] = []
-        self.names: dict[ast.expr, str] = {}
         self.computed = isinstance(statement, ast.AugAssign)
 
     def rewrite(self) -> Rewrite:
@@ -137,7 +132,7 @@ class StoreRewrite:
         number = filled_with(scope, name, run) if alone else None
         made = removed_creation(scope, name, run) if number is not None else ()
         line = f"{head}{scope.torch}.where({mask}, {text}, {number or old})"
-        return self.offered(rw.written(file, *made, (run, [*self.named, line])), self.conditions(place))
+        return self.offered(rw.written(file, *made, (run, [line])), self.conditions(place))
 
     def values(self) -> tuple[str, str]:
         """Return the code of the stored values for all elements, and the code of the mask.
@@ -150,34 +145,9 @@ class StoreRewrite:
         self._require_elementwise(self.value, harmless=harmless)
         mask = self._full_mask()
         self.guards = self._guarded()
-        for name in self.picked:
-            uses = [node for node in self.reads if isinstance(node, ast.Name) and node.id == name]
-            values = {self.guards[node] for node in uses if node in self.guards}
-            if len(uses) > 1 and len(values) == 1:
-                safe = values.pop()
-                source = scope.text(self.reads[uses[0]])
-                self.named.append(f"{name} = {scope.torch}.where({mask}, {source}, {safe})")
-                self.reads |= dict(zip(uses, uses, strict=True))
-                guards = [Guarded(*each) for each in self.guards.items() if each[0] not in uses]
-                known: dict[ast.expr, float] = dict.fromkeys(uses, float(safe))
-                self.guards = {each.node: each.safe for each in needed(guards, known)}
-        self._name_repeated(mask)
         if self.value in self.reads and self.value not in self.guards:
             return scope.text(self.reads[self.value]), mask  # an argument of `torch.where` needs no parentheses
         return self._part(self.value, mask), mask
-
-    def _name_repeated(self, mask: str) -> None:
-        """Give a name to each operand that is protected more than once."""
-        alike: dict[str, list[ast.expr]] = {}
-        for node in self.guards:
-            alike.setdefault(f"{ast.dump(node)} {self.guards[node]}", []).append(node)
-        for first, *others in alike.values():
-            read = {self.scope.text(self.reads[one]) for one in walk(first) if one in self.reads}
-            if others:
-                wanted = f"safe_{read.pop()}" if len(read) == 1 and all(map(str.isidentifier, read)) else "safe"
-                name = self.scope.fresh_name(wanted, [line.partition(" ")[0] for line in self.named])
-                self.named.append(f"{name} = {self._part(first, mask)}")
-                self.names |= dict.fromkeys((first, *others), name)
 
     def offered(self, edits: tuple[Replacement, ...], conditions: Iterable[str]) -> Rewrite:
         """Return the rewrite with the given edits."""
@@ -188,16 +158,13 @@ class StoreRewrite:
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the previous statement if it sets the target to a copy of a tensor, and the tensor's text."""
         scope = self.scope
-        outer = scope.parents.get(self.statement)
-        block = next(
-            (one for one in (getattr(outer, "body", []), getattr(outer, "orelse", [])) if self.statement in one), []
-        )
-        place = block.index(self.statement) if block else 0
-        before = block[place - 1] if place else None
+        before = next(reversed(around(scope.parents, self.statement)[0]), None)
         call = before.value if isinstance(before, ast.Assign) else None
-        if not isinstance(before, ast.Assign) or not isinstance(call, ast.Call):
-            return None
-        if not isinstance(call.func, ast.Attribute):
+        if (
+            not isinstance(before, ast.Assign)
+            or not isinstance(call, ast.Call)
+            or not isinstance(call.func, ast.Attribute)
+        ):
             return None
         source = call.func.value
         plain = call.func.attr == "clone" and not call.args and not call.keywords and isinstance(source, ast.Name)
@@ -208,8 +175,8 @@ class StoreRewrite:
 
     def conditions(self, place: str) -> Iterator[str]:
         scope = self.scope
-        fewer = self.row or self.widened
-        less = f"{fewer} fewer dimension{'s' if fewer > 1 else ''} than" if fewer else "as many dimensions as"
+        fewer = f"{self.row} fewer dimension{'s' if self.row > 1 else ''} than"
+        less = fewer if self.row else "as many dimensions as"
         yield f"the mask has {less} `{place}`, and the dtypes are equal"
         if self.rows:
             yield f"{scope.quote(self.value)} computes each row independently"
@@ -233,7 +200,7 @@ class StoreRewrite:
             raise Refusal(f"{scope.quote(mask)} is a NumPy array; compute the mask with tensors")
         if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
             raise Refusal(f"{scope.quote(mask)} is more than a mask; select with `torch.where` instead")
-        full = full or self.row or self.widened or any(embeds(scope, node) for node in walk(self.value))
+        full = full or self.row
         if not full and self.rows:
             full = max(trailing(scope, one, mask) for one in (self.target.value, *self.reads.values()))
             full = full or max(self._sizes())
@@ -265,8 +232,6 @@ class StoreRewrite:
         with suppress(Refusal):
             operands = guarded_operands(self.scope, self.value)
             found = {one.node: one.safe for one in operands if isinstance(one, Guarded)}
-        self.indices = set(looked_up(self.scope, self.value, self.mask, self.reads))
-        found |= dict.fromkeys(self.indices, "0")
         divided = isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Div)
         if divided and not k.is_number(self.scope.kind(self.value)):
             found[self.value] = "1"
@@ -277,10 +242,7 @@ class StoreRewrite:
 
         If an operand needs a harmless value, it has that value where nothing is selected.
         """
-        if node in self.names:
-            return self.names[node]
         text = self._inside(node, mask)
-        mask = self.scope.text(self.mask) if node in self.indices else mask  # an index has no dimension of its own
         return f"{self.scope.torch}.where({mask}, {text}, {self.guards[node]})" if node in self.guards else text
 
     def _inside(self, node: ast.expr, mask: str) -> str:
@@ -318,9 +280,6 @@ class StoreRewrite:
             harmless = harmless and isinstance(node.op, _HARMLESS)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             parts = [node.operand]
-        elif isinstance(node, ast.Subscript) and (added := _added_at_end(node.slice)):
-            self.widened = max(self.widened, added)
-            parts, harmless = [node.value], False
         elif isinstance(node, ast.Call):
             operands = self._operands(node)
             parts, harmless = operands or [], False
@@ -345,7 +304,8 @@ class StoreRewrite:
             entry = api.function(callee.name)
         plain = not node.keywords and not any(isinstance(one, ast.Starred) for one in operands)
         if entry is None or not plain or any("elementwise" not in one.flags for one in entry.overloads):
-            layer = not isinstance(callee, k.Method | k.External)
+            # An embedding raises an exception for indices that the mask may exclude.
+            layer = not isinstance(callee, k.Method | k.External) and not _is_embedding(callee)
             if layer and is_pure(scope, node) and next(self._reads(node), None) is not None:
                 self.rows = True
                 return None
@@ -361,18 +321,15 @@ class StoreRewrite:
         return any(ast.unparse(one) == name for one in names)
 
 
+def _is_embedding(layer: k.Kind) -> bool:
+    return any(isinstance(one, k.Object) and one.type == "torch.nn.Embedding" for one in layer.members)
+
+
 def picked_name(scope: Scope, one: ast.Assign, mask: ast.expr) -> str | None:
     """Return the name to which a statement assigns the elements of a variable that a mask selects, or None."""
     target = one.targets[0] if len(one.targets) == 1 else None
     source = source_of(scope, one.value, mask)
     return target.id if isinstance(target, ast.Name) and isinstance(source, ast.Name | ast.Attribute) else None
-
-
-def _added_at_end(index: ast.expr) -> int:
-    """Return how many dimensions an index such as `..., None` adds at the end, or 0 if it does anything else."""
-    first, *others = index.elts if isinstance(index, ast.Tuple) and index.elts else [index]
-    whole = isinstance(first, ast.Constant) and first.value is ...
-    return len(others) if whole and all(isinstance(one, ast.Constant) and one.value is None for one in others) else 0
 
 
 def _is_full(node: ast.expr) -> bool:

@@ -25,8 +25,6 @@ ELEMENTWISE = frozenset(
     "clamp clamp_min clamp_max clip float double add sub mul div gelu silu softplus logsigmoid detach contiguous "
     "eq ne gt ge lt le".split()
 )
-# Methods that only order the elements in other dimensions. A sum or mean of all elements does not depend on these.
-_ORDERING = frozenset("view reshape flatten ravel squeeze".split())
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete, *_APART)
@@ -49,8 +47,7 @@ class Chain:
     mask element. `known` contains all of these names, including names that get another value later. `joined` are
     selections that are combined with others elementwise, `kept` are the values of the names, and `counts` are
     map expressions that only count selected elements to what they count. `direct` maps names of selected elements to
-    the selections that they name. `flattened` maps calls such as `.view(-1)` to their receivers,
-    which take their places.
+    the selections that they name.
     """
 
     scope: Scope
@@ -65,7 +62,6 @@ class Chain:
     kept: list[ast.expr] = field(default_factory=list)
     counts: dict[ast.expr, ast.expr] = field(default_factory=dict)
     direct: dict[str, Selection] = field(default_factory=dict)
-    flattened: dict[ast.Call, ast.expr] = field(default_factory=dict)
     risky: bool = False
 
     def is_certain(self) -> bool:
@@ -273,23 +269,10 @@ class Chain:
         name, receiver = method.attr, method.value
         if name in ("sum", "mean") and not call.args and not call.keywords:
             return self._reduce(call, receiver, name, own)
-        if name in _ORDERING and not call.keywords:
-            return self._ordered(call, method, statement, own)
         if name == "to" and all(is_pure(self.scope, one) for one in call.args) and not call.keywords:
             return self._climb(call, statement, own)
         elementwise = name in ELEMENTWISE and self._all_along(call, None, own)
         return self._climb(call, statement, own) if elementwise else None
-
-    def _ordered(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt | ast.expr, own: int) -> int | None:
-        """Do the same as `_climb` for a method that orders the elements in other dimensions."""
-        if method.attr == "squeeze" and [ast.unparse(one) for one in call.args] == ["-1"]:
-            return self._climb(call, statement, max(own - 1, 0))
-        if call.args and ast.unparse(call.args[0]) != "-1":
-            return None
-        self.flattened[call] = method.value
-        found = self._climb(call, statement, own)
-        apart = len(call.args) > 1 and count_of(self.scope, call) is not None  # the rows are counted
-        return None if apart or (own and found is not None and found >= 0) else found
 
     def _goes_along(self, node: ast.expr, own: int) -> bool:
         """Return whether an operand consists only of selected elements and numbers, or belongs to the module."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import k, rw, walk
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.passed_values import parameter_of
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.mask.trailing_dimensions import rank_of
 
 if TYPE_CHECKING:
@@ -35,32 +33,26 @@ _OPTIONS = {
     "nll_loss": ("reduction", "weight"),
 }
 _OPTIONS_OF_NUMBERS = ("reduction", "beta", "delta")
-_SPLITTING = frozenset({"unbind", "chunk", "split"})
-_MOST_OPERANDS = 4
 
 
 @dataclass
 class Loss:
     """A loss of selected `operands`, with the name of its function and its reduction. `layer` is true for a module.
 
-    `own` is true for a function of the project, `by_row` if it computes one value from each row, and `flat` if it only
-    takes two dimensions. `options` are a layer's numbers. `keeps_mask` is true if the replacement still uses the mask.
+    `options` are a layer's numbers. `keeps_mask` is true if the replacement still uses the mask.
     """
 
     function: str
     reduction: str
     operands: tuple[ast.expr, ...]
     layer: bool = False
-    own: bool = False
-    by_row: bool = False
-    flat: bool = False
     options: dict[str, ast.expr] = field(default_factory=dict)
     keeps_mask: bool = field(default=True)
 
     @property
     def takes_labels(self) -> bool:
         """Whether the second operand contains labels, one of which may be ignored."""
-        return not self.own and self.function in _OF_LABELS
+        return self.function in _OF_LABELS
 
     def of_each(self, scope: Scope, call: ast.Call) -> cst.BaseExpression:
         """Return the loss of each element."""
@@ -97,8 +89,6 @@ def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
     kind = scope.kind(call.func)
     if isinstance(kind, k.Object) and kind.type in _LAYERS:
         return _of_layer(scope, call, _LAYERS[kind.type])
-    if isinstance(kind, k.Function):
-        return _of_project(scope, call, kind)
     function = name.removeprefix(_FUNCTIONS)
     if not name.startswith(_FUNCTIONS) or function not in _LAYERS.values() or len(call.args) != 2:
         return None
@@ -132,46 +122,6 @@ def _made(scope: Scope, layer: ast.expr) -> ast.Call | None:
     made = [one for cls in scope.project.mro(owner) for _, one in cls.stores.get(layer.attr, ())]
     calls = [one.value for one in made if isinstance(one, ast.Assign)]
     return calls[0] if len(calls) == len(made) == 1 and isinstance(calls[0], ast.Call) else None
-
-
-def _of_project(scope: Scope, call: ast.Call, kind: k.Function) -> Loss | None:
-    """Return the loss that a function of the project computes, which can also leave it unreduced, or None for others.
-
-    What each row or element contributes is taken for independent of the others, which a run must show.
-    """
-    node = kind.function.node
-    if kind.args or kind.keywords or not isinstance(node, ast.FunctionDef) or not 2 <= len(call.args) <= _MOST_OPERANDS:
-        return None
-    arguments = node.args
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    given = [*[None] * (len(named) - len(arguments.kwonlyargs) - len(arguments.defaults)), *arguments.defaults]
-    defaults = dict(zip([one.arg for one in named], [*given, *arguments.kw_defaults], strict=True))
-    texts = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)}
-    default = defaults.get("reduction")
-    reduction = _reduction(call.keywords, default.value if isinstance(default, ast.Constant) else None)
-    if "none" not in texts or reduction in (None, "none"):
-        return None
-    operands = tuple(one for one in call.args if not k.is_number(scope.kind(one)))
-    options = [one.value for one in call.keywords if one.arg != "reduction"]
-    inner = replace(scope, function=kind.function, parents=scope.project.parents(kind.function))
-    changed = [name for one in operands if (name := parameter_of(kind, call, one)) and may_change_in_place(inner, name)]
-    if changed or not all(k.is_number(scope.kind(one)) for one in options):
-        return None
-    read = _columns_read(node)
-    return Loss(node.name, str(reduction), operands, own=True, by_row=bool(read), flat="rows" in read)
-
-
-def _columns_read(node: ast.FunctionDef) -> set[str]:
-    """Return how a function reads single columns: "rows", as in `box[:, 0]`, or "any", as in `box[..., 0]`."""
-    found = {"any" for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr in _SPLITTING}
-    for one in ast.walk(node):
-        if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Tuple):
-            first = one.slice.elts[0]
-            if isinstance(first, ast.Slice):
-                found.add("rows")
-            elif isinstance(first, ast.Constant) and first.value is ...:
-                found.add("any")
-    return found
 
 
 def _reduction(keywords: list[ast.keyword], default: object) -> str | None:

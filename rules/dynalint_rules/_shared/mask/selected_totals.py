@@ -18,7 +18,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import Selection
 from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.mask.selected_chains import Chain, is_stable
-from dynalint_rules._shared.mask.trailing_dimensions import have_one_origin, rank_of
+from dynalint_rules._shared.mask.trailing_dimensions import have_one_origin
 from dynalint_rules._shared.number.numbers import flow_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
     scope, mask = chain.scope, chain.read.mask
     value = only_value(scope, mask.id, mask) if isinstance(mask, ast.Name) else mask
     changes = _of_selections(chain, protected)
-    changes += [(one, rw.kept(scope.file, receiver)) for one, receiver in chain.flattened.items()]
     for call, found in chain.reduced.items():
         values, count = rw.kept(scope.file, found.values), _count(chain, found.values)
         tensor = scope.tensor(found.values)
@@ -82,12 +81,8 @@ def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
         if loss.takes_labels:
             changes += loss.with_ignored(scope, call, mask, value)
         else:
-            flat = loss.flat and rank_of(scope, mask) != 1
-            if flat:
-                changes += [(one, rw.calling("flatten", rw.number(0), rw.number(-2))) for one in loss.operands]
-            own = 0 if loss.by_row else max(reached.values())
-            count = _count(chain, loss.operands[0])
-            changes.append((call, _total(chain, loss.of_each(scope, call), count, loss.reduction, own, flat=flat)))
+            own, count = max(reached.values()), _count(chain, loss.operands[0])
+            changes.append((call, _total(chain, loss.of_each(scope, call), count, loss.reduction, own)))
     changes += [(count, _count(chain, counted)) for count, counted in chain.counts.items()]
     return changes + _without_mask(chain, protected)
 
@@ -168,16 +163,13 @@ def _total(
     count: cst.BaseExpression,
     name: str,
     own: int,
-    *,
-    flat: bool = False,
 ) -> cst.BaseExpression:
-    """Return the reduction of `values` over the full shape, or over one dimension if they are `flat`."""
+    """Return the reduction of `values` over the full shape."""
     scope = chain.scope
     if name == "mean":
         values = rw.method(values, "flatten", rw.number(-own)) if own > 1 else values
         values = rw.method(values, "mean", rw.number(-1)) if own else values
     over = _mask_over(chain, own if name == "sum" else 0)
-    over = rw.method(over, "flatten") if flat else over
     total = rw.method(rw.call(f"{scope.torch}.where", over, values, rw.number(0)), "sum")
     return total if name == "sum" else rw.operation(total, "/", count)
 

@@ -11,9 +11,8 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import as_tensor
 from dynalint_rules._shared.number.flow import Follower
 from dynalint_rules._shared.number.single_index import rolled
-from dynalint_rules._shared.number.tensor_or_number import CLAMPS, COMPARING, IN_TORCH, TAKES_EITHER, WHOLE
+from dynalint_rules._shared.number.tensor_or_number import COMPARING, IN_TORCH, TAKES_EITHER, WHOLE
 
-_WITH_ALPHA = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in ("add", "sub", "add_", "sub_"))
 _FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
 
 
@@ -39,10 +38,6 @@ class Arguments(Follower):
             self._computed(call, name)
         elif name in ("torch.roll", "Tensor.roll"):
             self._rolled(call, node, dtype)
-        elif name in _WITH_ALPHA and keyword == "alpha" and call.args:
-            self._multiplied(call, node, dtype)
-        elif name in CLAMPS and self._are_tensors(call, name, node):
-            self._meet_argument(call, name, dtype)
         elif name in TAKES_EITHER:
             positions, keywords = TAKES_EITHER[name]
             if position not in positions and keyword not in keywords:
@@ -64,17 +59,6 @@ class Arguments(Follower):
         if dtype == "int":
             self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding"] = None
         self.climb(call, "float")
-
-    def _multiplied(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
-        """Replace `x.add_(y, alpha=number)` with `x.add_(y * number)`, because `alpha` has to be a number."""
-        file, operand = self.scope.file, call.args[-1]
-        if self.scope.tensor(operand) is None or len(call.keywords) > 1:
-            self.refuse(call, node)
-        product = rw.operation(rw.kept(file, operand), "*", rw.kept(file, node))
-        others = [rw.kept(file, one) for one in call.args[:-1]]
-        self.flow.edits.append((call, rw.call(rw.kept(file, call.func), *others, product)))
-        self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding"] = None
-        self._meet_argument(call, callee(self.scope, call), dtype)
 
     def _rolled(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
         edits = rolled(self.scope, call, node) if dtype == "int" else None
@@ -102,17 +86,6 @@ class Arguments(Follower):
         if name in ("torch.where", "Tensor.where"):
             subject = None  # the other branch of the conditional expression determines the result
         self.meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
-
-    def _are_tensors(self, call: ast.Call, name: str, node: ast.expr) -> bool:
-        """Return whether all bounds of a clamp become tensors, as in `x.clamp(-s, s)` for the bound `s`."""
-        bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
-        followed = {target.id for target in self.targets}
-        for bound in bounds:
-            plain = bound.operand if isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub) else bound
-            becomes = bound is node or (isinstance(plain, ast.Name) and plain.id in followed)
-            if not becomes and not (isinstance(bound, ast.Constant) and bound.value is None):
-                return False
-        return True
 
     def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: k.DType | None) -> None:
         others = [self.scope.kind(argument) for argument in call.args if argument is not node]

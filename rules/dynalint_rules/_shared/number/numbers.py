@@ -25,7 +25,6 @@ from dynalint_rules._shared.number.flow import DIVIDING, NumberFlow, is_whole
 from dynalint_rules._shared.number.number_needed import SHOWS
 from dynalint_rules._shared.number.passed_on import PassedOn
 from dynalint_rules._shared.number.single_index import as_window, with_a_dimension
-from dynalint_rules._shared.number.slice_stores import filled
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *DIVIDING)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
@@ -146,12 +145,6 @@ class _Follower(PassedOn):
     def _bound(self, subscript: ast.Subscript, part: ast.Slice, node: ast.expr, dtype: k.DType | None) -> None:
         """Check a bound of a slice, which must have the same number of elements for every value of the number."""
         taken = self.scope.tensor(subscript.value) is not None and dtype == "int"
-        stored = filled(self.scope, subscript, part) if taken and isinstance(subscript.ctx, ast.Store) else None
-        if stored is not None:
-            self.flow.edits += [one for one in stored[0] if one[0] not in [other[0] for other in self.flow.edits]]
-            self.flow.conditions.update(dict.fromkeys(stored[1]))
-            self.flow.imports = self.scope.imports
-            return
         window = as_window(self.scope, subscript, part) if taken else None
         if window is None:
             self.refuse(part, node)
@@ -290,7 +283,7 @@ class _Follower(PassedOn):
         """Check all uses of the name to which a statement assigns the number."""
         if self._goes_into_tensor(target) or ast.unparse(target) == self.buffer:
             return
-        if isinstance(target, ast.Attribute) and (self._is_recorded(target) or self.is_saved(target, dtype)):
+        if isinstance(target, ast.Attribute) and self._is_recorded(target):
             return
         if not isinstance(target, ast.Name):
             raise Refusal(

@@ -11,11 +11,8 @@ from dynalint_rules._code.eager import is_in_eager_code
 from dynalint_rules._code.names import loads, stores
 from dynalint_rules._code.passed_values import is_passed_up, parameter_of, results_on_self
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.number.arguments import Arguments
 from dynalint_rules._shared.number.flow import NumberFlow
-
-_DIFFERENTIABLE = "torch.autograd.Function"
 
 
 class PassedOn(Arguments):
@@ -62,25 +59,6 @@ class PassedOn(Arguments):
             self.refuse(call, node)
         self.flow.add(inner.flow)
 
-    def is_saved(self, target: ast.Attribute, dtype: k.DType | None) -> bool:
-        """Return whether a `torch.autograd.Function` keeps the number for its backward pass, and follow it there."""
-        function, project = self.scope.function, self.scope.project
-        owner = function.owner
-        backward = owner.methods.get("backward") if owner is not None and function.name == "forward" else None
-        if owner is None or backward is None or _DIFFERENTIABLE not in project.lineage(owner)[1]:
-            return False
-        if ast.unparse(target.value) != self_name(function):
-            return False
-        inner = self._inside(backward)
-        kept = f"{self_name(backward)}.{target.attr}"
-        for node in walk_function(backward.node):
-            if isinstance(node, ast.Attribute) and ast.unparse(node) == kept:
-                inner.climb(node, dtype)
-        if inner.flow.edits:
-            return False
-        self.flow.add(inner.flow)
-        return True
-
     def returned(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Check a number that is returned to the user or to other methods. Uses in other methods are followed.
 
@@ -112,24 +90,7 @@ class PassedOn(Arguments):
 
 
 def _called(scope: Scope, call: ast.Call) -> list[k.Function]:
-    """Return the functions of the project that a call may run, or none if it may also run something else.
-
-    For `apply` of an autograd function, this is its `forward`.
-    """
-    found: list[k.Function] = []
-    for one in scope.kind(call.func).members:
-        function = _applied(scope, call, one) if isinstance(one, k.Partial) else one
-        if not isinstance(function, k.Function):
-            return []
-        found.append(function)
-    return found
-
-
-def _applied(scope: Scope, call: ast.Call, called: k.Partial) -> k.Kind | None:
-    """Return the `forward` of an autograd function that a call applies, or None for any other call."""
-    function = called.callee if len(called.args) == 1 else None
-    owner = function.function.owner if isinstance(function, k.Function) else None
-    applied = isinstance(call.func, ast.Attribute) and call.func.attr == "apply"
-    if owner is None or not applied or _DIFFERENTIABLE not in scope.project.lineage(owner)[1]:
-        return None
-    return function
+    """Return the functions of the project that a call may run, or none if it may also run something else."""
+    kinds = scope.kind(call.func).members
+    functions = [one for one in kinds if isinstance(one, k.Function)]
+    return functions if len(functions) == len(kinds) else []

@@ -1,7 +1,6 @@
 """Loops that store a number in the first elements of each row, or in all others.
 
-mask = torch.zeros(n, m, dtype=torch.bool)      mask = torch.arange(m) >= lengths.unsqueeze(1)
-for i, length in enumerate(lengths.tolist()):
+for i, length in enumerate(lengths.tolist()):   mask[torch.arange(mask.shape[1]) >= lengths.unsqueeze(1)] = True
     mask[i, length:] = True
 """
 
@@ -12,12 +11,12 @@ import ast
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.names import around, loads, sets, within
+from dynalint_rules._code.names import loads, within
 from dynalint_rules._code.scope import Scope
 
 # Between the line lengths of common formatters and the longer lines of larger projects.
 _LONGEST_LINE = 100
-_MAKERS = {"torch.zeros": True, "torch.ones": False}
+_EXTREMES = {"builtins.min", "builtins.max"}
 
 
 def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
@@ -53,16 +52,14 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
         f"the loop visits every row of `{rows}`, and {scope.quote(lengths)} is on the same device and has one "
         "non-negative element for each row"
     )
-    changes = _made_at_once(scope, loop, column, value, from_start=from_start)
-    if not changes:
-        places = f"{scope.torch}.arange({rows}.shape[1], device={rows}.device)"
-        chosen, number = f"{places} {sign} {column}", scope.text(value)
-        lines = [f"{rows}[{chosen}] = {number}"]
-        if loop.col_offset + len(lines[0]) > _LONGEST_LINE:
-            name = scope.fresh_name("inside" if from_start else "outside")
-            lines = [f"{name} = {chosen}", f"{rows}[{name}] = {number}"]
-        changes = [(loop, lines)]
-    return Rewrite("Fill all rows at once", "conditional", rw.written(scope.file, *changes), (every,), scope.imports)
+    places = f"{scope.torch}.arange({rows}.shape[1], device={rows}.device)"
+    chosen, number = f"{places} {sign} {column}", scope.text(value)
+    lines = [f"{rows}[{chosen}] = {number}"]
+    if loop.col_offset + len(lines[0]) > _LONGEST_LINE:
+        name = scope.fresh_name("inside" if from_start else "outside")
+        lines = [f"{name} = {chosen}", f"{rows}[{name}] = {number}"]
+    edits = rw.written(scope.file, (loop, lines))
+    return Rewrite("Fill all rows at once", "conditional", edits, (every,), scope.imports)
 
 
 def _column(scope: Scope, loop: ast.For, lengths: ast.expr) -> str:
@@ -71,35 +68,6 @@ def _column(scope: Scope, loop: ast.For, lengths: ast.expr) -> str:
     listed = any(isinstance(node, ast.Call) and callee(scope, node) == "Tensor.tolist" for node in walk(loop.iter))
     one = listed or (tensor is not None and tensor.rank == 1)
     return f"{scope.text(lengths)}.{'unsqueeze(1)' if one else 'reshape(-1, 1)'}"
-
-
-def _made_at_once(scope: Scope, loop: ast.For, column: str, value: ast.expr, *, from_start: bool) -> list[rw.Change]:
-    """Return the changes that make a mask in the loop's place, if it was made before with the opposite everywhere."""
-    store = loop.body[0]
-    if not isinstance(store, ast.Assign) or not isinstance(store.targets[0], ast.Subscript):
-        return []
-    rows, run = ast.unparse(store.targets[0].value), list[ast.stmt]()
-    for made in reversed(around(scope.parents, loop)[0]):
-        if any(isinstance(node, ast.Name) and node.id == rows for node in walk(made)):
-            break
-        run.append(made)
-    else:
-        return []
-    call = made.value if isinstance(made, ast.Assign) and [ast.unparse(one) for one in made.targets] == [rows] else None
-    filled = _MAKERS.get(callee(scope, call)) if isinstance(call, ast.Call) else None
-    if not isinstance(call, ast.Call) or filled is None or len(call.args) != 2 or not isinstance(value, ast.Constant):
-        return []
-    given, tensor = {one.arg: one.value for one in call.keywords}, scope.tensor(call)
-    if tensor is None or tensor.dtype != "bool" or not given.keys() <= {"dtype", "device"}:
-        return []
-    named = {node.id for node in walk(call) if isinstance(node, ast.Name)}
-    if bool(value.value) is not filled or any(sets(node, name) for one in run for node in walk(one) for name in named):
-        return []
-    device = f", device={scope.text(given['device'])}" if "device" in given else ""
-    sign = "<" if from_start is filled else ">="
-    places = f"{scope.torch}.arange({scope.text(call.args[1])}{device})"
-    line = f"{rows} = {places} {sign} {column}"
-    return [(made, []), (loop, [line])]
 
 
 def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
@@ -112,17 +80,15 @@ def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr
         both = [one.id for one in walk(loop.target) if isinstance(one, ast.Name)]
         source = _unlisted(scope, call.args[0]) if both == [row, bound.id] else None
     elif callee(scope, call) == "builtins.range" and isinstance(loop.target, ast.Name) and loop.target.id == row:
-        if any(isinstance(node, ast.BinOp | ast.IfExp) or _is_extreme(node) for node in walk(call.args[0])):
+        inside = list(walk(call.args[0]))
+        called = {callee(scope, node) for node in inside if isinstance(node, ast.Call)}
+        if any(isinstance(node, ast.BinOp | ast.IfExp) for node in inside) or called & _EXTREMES:
             return None  # it may not visit every row
         element = _read(scope, bound)
         if isinstance(element, ast.Subscript) and isinstance(element.slice, ast.Name) and element.slice.id == row:
             source = element.value
     tensor = scope.tensor(source) if isinstance(source, ast.Name | ast.Attribute) else None
     return source if tensor is not None and tensor.rank in (1, None) else None
-
-
-def _is_extreme(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max")
 
 
 def _unlisted(scope: Scope, node: ast.expr) -> ast.expr:

@@ -28,9 +28,6 @@ TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
 }
 """The positional arguments (without a receiver) and keywords that accept a tensor."""
 
-CLAMPS = frozenset({"torch.clamp", "torch.clip", "Tensor.clamp", "Tensor.clip", "Tensor.clamp_", "Tensor.clip_"})
-"""Functions whose bounds can be two tensors or two numbers, but not a tensor and a number."""
-
 IN_TORCH = {
     **{name: name for name in "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil".split()},
     **{name: name for name in "asin acos atan asinh acosh atanh erf erfc lgamma".split()},

@@ -9,7 +9,7 @@ from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, 
 from dynalint_rules._code.known_numbers import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_number
-from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
+from dynalint_rules._shared.branch.checks import rewrite_checking_call
 from dynalint_rules._shared.guard.statements import shown_in_eager
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions

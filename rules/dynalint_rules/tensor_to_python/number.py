@@ -9,7 +9,7 @@ from dynalint.rulekit import Call, Declined, Import, Project, Refusal, Rewrite, 
 from dynalint_rules._code.known_numbers import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_number
-from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
+from dynalint_rules._shared.branch.checks import rewrite_checking_call
 from dynalint_rules._shared.branch.truth import operand_text
 from dynalint_rules._shared.guard.statements import shown_in_eager
 from dynalint_rules._shared.number.detached import detached

@@ -1,9 +1,8 @@
 """Data-dependent decisions: `if` statements, conditional expressions, assertions and checks that raise.
 
-`decide.py` is the entry point for rules, and `where.py` tries the possible rewrites of an `if` in turn. `blocks.py`
-analyses the branches, `reasons.py` explains why a branch is not supported, and `selected_names.py` finds the names to
-select. `branch_values.py`, `sizes.py` and `domain.py` return the conditions under which `torch.where` can select
-between the branches. `truth.py` writes the test, and `choice.py` contains the code shared with conditional expressions.
-The other rewrites are in `early_return.py`, `loop_return.py`, `loop_break.py`, `split_tests.py`, `chosen_writes.py` and
-`checks.py`.
+`decide.py` is the entry point for rules, and tries the possible rewrites of an `if` in turn. `blocks.py` analyses the
+branches, and `selected_names.py` finds the names to select. `branch_values.py` and `domain.py` return the conditions
+under which `torch.where` can select between the branches. `truth.py` writes the test, and `choice.py` contains the code
+shared with conditional expressions. The other rewrites are in `early_return.py`, `loop_return.py`, `loop_break.py`,
+`split_tests.py`, `chosen_writes.py` and `checks.py`.
 """

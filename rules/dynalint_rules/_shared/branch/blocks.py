@@ -11,7 +11,6 @@ from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import around, kind_of_name, loads
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.reasons import why_not
 from dynalint_rules._shared.branch.truth import is_tensor_test
 from dynalint_rules._shared.text import LOOSE, held_together
 
@@ -230,7 +229,7 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
             return [Assignment(name, _sum(scope, name, statement), statement, statement.op)]
         if statement.value is not None:
             return [Assignment(name, statement.value, statement)]
-    raise Refusal(why_not(scope, statement))
+    raise Refusal(_why_not(scope, statement))
 
 
 def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
@@ -254,7 +253,7 @@ def _one_by_one(
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     starred = any(isinstance(value, ast.Starred) for value in values)
     if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
-        raise Refusal(why_not(scope, statement))
+        raise Refusal(_why_not(scope, statement))
     return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
 
 
@@ -264,7 +263,7 @@ def _unpacked(scope: Scope, statement: ast.Assign, targets: Sequence[ast.expr]) 
     names = [one.id if isinstance(one, ast.Name) else "" for one in targets]
     read = [at for at, name in enumerate(names) if not name or any(loads(scope, name))]
     if not isinstance(value, ast.Call) or not read or not all(names) or len(set(names)) < len(names):
-        raise Refusal(why_not(scope, statement))
+        raise Refusal(_why_not(scope, statement))
     items = kind.items if isinstance(kind, k.Sequence) else None
     known = items if items is not None and len(items) == len(targets) else (k.UNKNOWN,) * len(targets)
     found: list[Assignment] = []
@@ -292,3 +291,37 @@ def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
     result = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
     scope.made[old] = scope.made[result] = kind_of_name(scope, name, statement)
     return result
+
+
+def _why_not(scope: Scope, statement: ast.stmt) -> str:
+    """Return the reason why a statement cannot be in a branch that becomes an expression."""
+    shown = scope.quote(statement)
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if any(isinstance(target, ast.Attribute) for target in targets):
+            return f"a branch stores state, {shown}; compute the value with `torch.where` and store it on every call"
+        if any(isinstance(target, ast.Subscript) for target in targets):
+            return f"a branch modifies something in place, {shown}; compute the new value with `torch.where` instead"
+        return f"a branch assigns to more than one target at once, {shown}; assign them one by one"
+    if isinstance(statement, ast.Raise):
+        return "a branch raises an exception; check with `torch._assert_async` in a separate statement"
+    if isinstance(statement, ast.Break):
+        return "a branch leaves the loop; run a fixed number of iterations and use `torch.where` with a `done` mask"
+    if isinstance(statement, ast.Continue):
+        return (
+            "a branch continues with the next iteration; always compute the rest of the iteration and select "
+            "with `torch.where`"
+        )
+    if isinstance(statement, ast.If):
+        if is_tensor_test(scope, statement.test):
+            return f"a branch contains another `if`, on {scope.quote(statement.test)}; rewrite that `if` first"
+        return f"a branch contains an `if` on the Python value {scope.quote(statement.test)}; move it before this test"
+    if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.AsyncFor | ast.AsyncWith | ast.Match):
+        keyword = type(statement).__name__.lower().removeprefix("async")
+        return f"a branch contains a `{keyword}` statement; move the branch into a function that returns a tensor"
+    if isinstance(statement, ast.Expr):
+        return (
+            f"a branch runs {shown} for its side effect, which must not happen when the other branch is taken; "
+            "move it out of the branch"
+        )
+    return f"a branch contains {shown}, which is more than an assignment; select with `torch.where` instead"

@@ -32,13 +32,13 @@ from dynalint_rules._shared.branch.choice import (
     escaped,
     finished,
     guarded,
+    refuse_other_sizes,
     rendered,
     require_tensors,
     without_zeros,
 )
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.selected_names import plan_of
-from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import atom, held_together
 
@@ -54,11 +54,7 @@ _READING = frozenset({"Tensor.item", "Tensor.tolist", "Tensor.numpy", "Tensor.no
 
 
 def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` with one branch that returns and one that continues, or None for any other `if`.
-
-    Raises:
-        Refusal: If the rewrite would not be equivalent.
-    """
+    """Return the rewrite of an `if` with one branch that returns and one that continues, or None for any other `if`."""
     returning, going_on = statement.body, statement.orelse
     if not isinstance(returning[-1], ast.Return):
         returning, going_on = going_on, returning

@@ -34,11 +34,7 @@ _TITLE = "Run all iterations, and keep the values from where the loop would have
 
 
 def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: break` in a loop that only computes tensors, or None for any other statement.
-
-    Raises:
-        Refusal: If the rewrite would not be equivalent.
-    """
+    """Return the rewrite of `if test: break` in a loop that only computes tensors, or None for any other statement."""
     loop = scope.parents[statement]
     ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
     if not ends or not isinstance(loop, ast.For) or statement not in loop.body or is_elif(scope, statement):

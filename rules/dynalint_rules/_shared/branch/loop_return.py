@@ -32,11 +32,7 @@ _UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "
 
 
 def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: return value` in a loop, or None for any other statement.
-
-    Raises:
-        Refusal: If the rewrite would not be equivalent.
-    """
+    """Return the rewrite of `if test: return value` in a loop, or None for any other statement."""
     value, loop = _returning(statement), scope.parents[statement]
     if value is None or not isinstance(loop, ast.For) or is_elif(scope, statement):
         return None

@@ -41,13 +41,13 @@ from dynalint_rules._shared.branch.choice import (
     TITLE,
     escaped,
     finished,
+    refuse_other_sizes,
     rendered,
     require_tensors,
     without_zeros,
 )
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
-from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import Truth
 from dynalint_rules._shared.number.flow import NumberFlow
 from dynalint_rules._shared.text import held_together, indentation, inner_indentation, moved_left

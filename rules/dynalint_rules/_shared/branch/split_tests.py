@@ -45,9 +45,6 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of an `if` or `elif` that tests a Python value and a tensor, or None for any other statement.
 
     The Python values are tested first. If they did not come first before, neither part may depend on the other.
-
-    Raises:
-        Refusal: If libcst cannot parse the statement.
     """
     test = statement.test
     tensors = [is_tensor_test(scope, value) for value in test.values] if isinstance(test, ast.BoolOp) else []
@@ -90,11 +87,7 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def rewrite_nested(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if tensor: if flag: ...` that tests the flag first, or None for any other statement.
-
-    Raises:
-        Refusal: If libcst cannot parse the statement.
-    """
+    """Return the rewrite of `if tensor: if flag: ...` that tests the flag first, or None for any other statement."""
     inner = statement.body[0]
     if statement.orelse or len(statement.body) > 1 or not isinstance(inner, ast.If) or is_elif(scope, statement):
         return None

@@ -39,13 +39,13 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 def _asks_mask_of(scope: Scope, loop: ast.For, statement: ast.If) -> bool:
     """Return whether a test asks if a mask is empty or full, and the loop uses the mask for more than that."""
-    test = positive_of(statement.test)
-    if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute) or test.keywords:
-        return False
-    mask = test.args[0] if len(test.args) == 1 else test.func.value
-    if test.func.attr not in ("any", "all") or not isinstance(mask, ast.Name):
-        return False
-    return any(within(use, loop, scope) and not within(use, statement.test, scope) for use in loads(scope, mask.id))
+    match positive_of(statement.test):
+        case ast.Call(ast.Attribute(_, "any" | "all"), [ast.Name(mask)], []) | ast.Call(
+            ast.Attribute(ast.Name(mask), "any" | "all"), [], []
+        ):
+            reads = (use for use in loads(scope, mask) if not within(use, statement.test, scope))
+            return any(within(use, loop, scope) for use in reads)
+    return False
 
 
 def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -53,18 +53,16 @@ def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 
     Without the mask, the code does less, but its result must be the same, and a run verifies this.
     """
-    dropped = statement.body[0]
-    if statement.orelse or len(statement.body) > 1 or is_elif(scope, statement):
-        return None
-    if not isinstance(dropped, ast.Assign) or not isinstance(dropped.value, ast.Constant):
-        return None
-    names = [one.id for one in dropped.targets if isinstance(one, ast.Name)]
-    asked = [one for one in walk(statement.test) if isinstance(one, ast.Name) and [one.id] == names]
-    if dropped.value.value is not None or not any(k.may_be_tensor(scope.kind(one)) for one in asked):
+    match statement.body:
+        case [ast.Assign([ast.Name(name)], ast.Constant(None)) as dropped] if not statement.orelse:
+            asked = [one for one in walk(statement.test) if is_named(one, name)]
+        case _:
+            return None
+    if is_elif(scope, statement) or not any(k.may_be_tensor(scope.kind(one)) for one in asked):
         return None
     if not may_go_unasked(scope, statement.test):
         return None
-    condition = f"keeping `{names[0]}` where line {dropped.lineno} drops it gives the same result"
+    condition = f"keeping `{name}` where line {dropped.lineno} drops it gives the same result"
     return _only_in_eager(scope, statement, "Drop the tensor only in eager mode", condition)
 
 
@@ -79,14 +77,15 @@ def makes_tensor_in_compiled(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     made: dict[str, None] = {}
     for one in statement.body:
-        target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
-        if isinstance(one, ast.Assign) and isinstance(target, ast.Name):
-            nothing = target.id in made or _is_none(scope, target.id, statement)
-            if not is_pure(scope, one.value) or not nothing:
+        match one:
+            case ast.Assign([ast.Name(name)], value) if is_pure(scope, value):
+                if name not in made and not _is_none(scope, name, statement):
+                    return None
+                made[name] = None
+            case ast.Expr(value) if _fills(scope, value, made):
+                pass
+            case _:
                 return None
-            made[target.id] = None
-        elif not isinstance(one, ast.Expr) or not _fills(scope, one.value, made):
-            return None
     if not made:
         return None
     name = next(iter(made))
@@ -112,11 +111,10 @@ def _is_none(scope: Scope, name: str, statement: ast.If) -> bool:
 
 def _fills(scope: Scope, value: ast.expr, made: Container[str]) -> bool:
     """Return whether an expression is a call such as `mask.masked_fill_(...)` on one of the `made` names."""
-    called = value.func if isinstance(value, ast.Call) else None
-    if not isinstance(value, ast.Call) or not isinstance(called, ast.Attribute) or not called.attr.endswith("_"):
-        return False
-    given = [*value.args, *(one.value for one in value.keywords)]
-    return isinstance(called.value, ast.Name) and called.value.id in made and all(is_pure(scope, one) for one in given)
+    match value:
+        case ast.Call(ast.Attribute(ast.Name(name), method), args, keywords) if name in made and method.endswith("_"):
+            return all(is_pure(scope, one) for one in (*args, *(keyword.value for keyword in keywords)))
+    return False
 
 
 def keeps_tensor_in_compiled(scope: Scope, choice: ast.IfExp | ast.If) -> Rewrite | None:
@@ -143,14 +141,12 @@ def keeps_tensor_in_compiled(scope: Scope, choice: ast.IfExp | ast.If) -> Rewrit
 
 def _values_of(choice: ast.IfExp | ast.If) -> tuple[ast.AST | None, ast.AST | None]:
     """Return the values of a conditional expression, or those that an `if` does nothing but assign to one name."""
-    if isinstance(choice, ast.IfExp):
-        return choice.body, choice.orelse
-    both = [block[0] for block in (choice.body, choice.orelse) if len(block) == 1]
-    assigned = [one for one in both if isinstance(one, ast.Assign)]
-    names = {ast.unparse(target) for one in assigned for target in one.targets}
-    if len(assigned) < 2 or len(names) > 1 or not isinstance(assigned[0].targets[0], ast.Name):
-        return None, None
-    return assigned[0].value, assigned[1].value
+    match choice:
+        case ast.IfExp(_, body, orelse):
+            return body, orelse
+        case ast.If(_, [ast.Assign([ast.Name(name)], body)], [ast.Assign([ast.Name(other)], orelse)]) if name == other:
+            return body, orelse
+    return None, None
 
 
 def positive_of(test: ast.expr) -> ast.expr:

@@ -44,11 +44,7 @@ _DECISIONS = ("DYN101", "DYN105", "DYN106", "DYN107", "DYN202", "DYN302")
 
 
 def shown_apart(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that moves output, and checks before it, out of a branch, or None if there are none.
-
-    Raises:
-        Refusal: If libcst cannot parse the statement.
-    """
+    """Return the rewrite that moves output, and checks before it, out of a branch, or None if there are none."""
     body = statement.body
     first = next((run for run in _runs(body) if _may_stand_apart(scope, run, checks=True)), [])
     others = body[len(first) :]

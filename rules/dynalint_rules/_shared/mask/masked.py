@@ -143,10 +143,10 @@ class _Body:
 
     def _fills_in_place(self, value: ast.expr) -> bool:
         """Return whether this is `x.masked_fill_(mask, 0)`."""
-        if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)):
-            return False
-        fills = value.func.attr == "masked_fill_" and len(value.args) == 2 and self._selects(value.args[0])
-        return fills and self._is_number(value.args[1]) and self._may_be_written(value.func.value)
+        match value:
+            case ast.Call(ast.Attribute(owner, "masked_fill_"), [mask, number]):
+                return self._selects(mask) and self._is_number(number) and self._may_be_written(owner)
+        return False
 
     def _may_be_written(self, base: ast.expr, store: ast.Assign | None = None) -> bool:
         while isinstance(base, ast.Subscript):

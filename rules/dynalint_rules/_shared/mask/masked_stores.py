@@ -1,24 +1,25 @@
 """Rewrite stores through a mask if the stored values are computed from elements that the same mask selects.
 
-The values of all elements are computed, and then selected.
+The values of all elements are computed, and then selected. If all elements of a tensor are stored, it need not be
+created before.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from dynalint.rulekit import Refusal, Replacement, Rewrite, Subscript, k, rw, walk
+from dynalint.rulekit import Refusal, Rewrite, Subscript, k, rw, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place, is_own
-from dynalint_rules._code.names import around, within
+from dynalint_rules._code.names import around, names, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.selection import source_of
 from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
-from dynalint_rules._shared.mask.creations import filled_with, removed_creation
 from dynalint_rules._shared.mask.trailing_dimensions import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
@@ -30,29 +31,22 @@ _ELEMENTWISE = (*_OPERATORS, ast.Mod, ast.FloorDiv)
 _FIXED = (ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)
 # Operators whose results are harmless for zeros, which replace the values that are not selected.
 _HARMLESS = (ast.Add, ast.Sub, ast.Mult)
+_FILLS = {"torch.zeros_like": "0", "torch.ones_like": "1"}
 _TITLE = "Compute the value for all elements and select with `torch.where`"
 
 
 def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of `b = a.index_put((mask,), f(x[mask]))`, or None for any other code.
-
-    Raises:
-        Refusal: If the rewrite would not be equivalent.
-    """
-    statement = event.statement
-    call = statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-    if not isinstance(statement, ast.Assign) or not isinstance(call, ast.Call) or call.keywords or len(call.args) != 2:
-        return None
-    places, value = call.args
-    callee = scope.kind(call.func)
-    if not isinstance(callee, k.Method) or callee.name != "index_put" or not isinstance(call.func, ast.Attribute):
-        return None
-    if not isinstance(places, ast.Tuple | ast.List) or len(places.elts) != 1:
-        return None
-    if ast.dump(places.elts[0]) != ast.dump(event.node.slice) or not within(event.node, value, scope):
-        return None
-    target = ast.copy_location(ast.Subscript(call.func.value, event.node.slice, ast.Store()), call)
-    return StoreRewrite(scope, statement, target, statement, value=value).rewrite()
+    """Return the rewrite of `b = a.index_put((mask,), f(x[mask]))`, or None for any other code."""
+    match event.statement:
+        case ast.Assign(
+            [_], ast.Call(ast.Attribute(owner) as method, [ast.Tuple([mask]) | ast.List([mask]), value], [])
+        ) as statement:
+            called = scope.kind(method)
+            put = isinstance(called, k.Method) and called.name == "index_put"
+            if put and ast.dump(mask) == ast.dump(event.node.slice) and within(event.node, value, scope):
+                target = ast.copy_location(ast.Subscript(owner, event.node.slice, ast.Store()), owner)
+                return StoreRewrite(scope, statement, target, statement, value=value).rewrite()
+    return None
 
 
 class StoreRewrite:
@@ -81,11 +75,7 @@ class StoreRewrite:
         self.computed = isinstance(statement, ast.AugAssign)
 
     def rewrite(self) -> Rewrite:
-        """Return the rewrite.
-
-        Raises:
-            Refusal: If the rewrite would not be equivalent.
-        """
+        """Return the rewrite."""
         scope, target, file = self.scope, self.target, self.scope.file
         base = target.value
         while isinstance(base, ast.Subscript) and all(isinstance(one, _FIXED) for one in walk(base.slice)):
@@ -129,10 +119,16 @@ class StoreRewrite:
         copied = None if held else self._copied(place)
         run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, place)
         alone = own and not self.put and old == name and not self.added and not self.given
-        number = filled_with(scope, name, run) if alone else None
-        made = removed_creation(scope, name, run) if number is not None else ()
-        line = f"{head}{scope.torch}.where({mask}, {text}, {number or old})"
-        return self.offered(rw.written(file, *made, (run, [line])), self.conditions(place))
+        filled = _filled(scope, name, run) if alone else None
+        changes: list[rw.Change] = []
+        if filled is not None:
+            made, old = filled
+            changes.append((made, []))
+        changes.append((run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
+        known = [is_certain(scope, one, self.mask) for one in self.reads.values()] if self.rows else []
+        conditions = tuple(dict.fromkeys(self.conditions(place)))
+        edits = rw.written(file, *changes)
+        return Rewrite(_TITLE, "conditional", edits, conditions, scope.imports, ranks=not all(known))
 
     def values(self) -> tuple[str, str]:
         """Return the code of the stored values for all elements, and the code of the mask.
@@ -148,12 +144,6 @@ class StoreRewrite:
         if self.value in self.reads and self.value not in self.guards:
             return scope.text(self.reads[self.value]), mask  # an argument of `torch.where` needs no parentheses
         return self._part(self.value, mask), mask
-
-    def offered(self, edits: tuple[Replacement, ...], conditions: Iterable[str]) -> Rewrite:
-        """Return the rewrite with the given edits."""
-        known = [is_certain(self.scope, one, self.mask) for one in self.reads.values()] if self.rows else []
-        unique = tuple(dict.fromkeys(conditions))
-        return Rewrite(_TITLE, "conditional", edits, unique, self.scope.imports, ranks=not all(known))
 
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the previous statement if it sets the target to a copy of a tensor, and the tensor's text."""
@@ -335,3 +325,19 @@ def picked_name(scope: Scope, one: ast.Assign, mask: ast.expr) -> str | None:
 def _is_full(node: ast.expr) -> bool:
     """Return whether an index is a plain `:`."""
     return isinstance(node, ast.Slice) and node.lower is node.upper is node.step is None
+
+
+def _filled(scope: Scope, name: str, run: Sequence[ast.stmt]) -> tuple[ast.Assign, str] | None:
+    """Return the statement that fills a tensor with a number, and the number, unless it is read before `run` ends."""
+    earlier = [one for one in around(scope.parents, run[0])[0] if isinstance(one, ast.Assign)]
+    made = next((one for one in reversed(earlier) if list(map(ast.unparse, one.targets)) == [name]), None)
+    if made is None or not isinstance(made.value, ast.Call):
+        return None
+    number = _FILLS.get(callee(scope, made.value))
+    if number is None or len(made.value.args) != 1 or made.value.keywords:
+        return None
+    targets = [one.targets[0] for one in run if isinstance(one, ast.Assign) and len(one.targets) == 1]
+    stored = [one.value for one in targets if isinstance(one, ast.Subscript)]
+    last = run[-1].end_lineno or run[-1].lineno
+    used = [node for node in names(scope, name) if made.lineno < node.lineno <= last]
+    return (made, number) if all(node in stored for node in used) else None

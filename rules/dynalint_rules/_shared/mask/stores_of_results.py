@@ -29,11 +29,7 @@ _TITLE = "Call it for all elements and select with `torch.where`"
 
 
 def results_stored(scope: Scope, statement: ast.stmt) -> Rewrite | None:
-    """Return the rewrite of a statement that stores several results of a call through one mask, or None for others.
-
-    Raises:
-        Refusal: If the rewrite would not be equivalent.
-    """
+    """Return the rewrite of a statement that stores several results of a call through one mask, or None for others."""
     call = statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
     targets = _targets(statement.targets[0]) if isinstance(statement, ast.Assign) and call is not None else []
     if not targets or not isinstance(call, ast.Call) or not isinstance(statement, ast.Assign):

@@ -1,23 +1,64 @@
-"""Uses of a number as an argument of a call."""
+"""Uses of a number as an argument of a call, also in the functions of the project that it is passed or returned to."""
 
 from __future__ import annotations
 
 import ast
 import re
 from abc import abstractmethod
+from dataclasses import replace
 
-from dynalint.rulekit import k, rw
+from dynalint.rulekit import FunctionInfo, Refusal, k, rw, walk_function
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.scope import as_tensor
-from dynalint_rules._shared.number.flow import Follower
+from dynalint_rules._code.eager import is_in_eager_code
+from dynalint_rules._code.names import loads, stores
+from dynalint_rules._code.passed_values import is_passed_up, parameter_of, results_on_self
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.number.flow import Follower, NumberFlow
 from dynalint_rules._shared.number.single_index import rolled
-from dynalint_rules._shared.number.tensor_or_number import COMPARING, IN_TORCH, TAKES_EITHER, WHOLE
+
+_COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal", "not_equal")
+_ARITHMETIC = ("add", "sub", "mul", "div", "remainder", "fmod")
+
+COMPARING = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in _COMPARISONS)
+"""Functions whose result is a bool tensor, whatever dtype the number has."""
+
+TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
+    "torch.full": ((1,), ("fill_value",)),
+    "torch.where": ((1, 2), ("input", "other")),
+    "torch.masked_fill": ((2,), ("value",)),
+    "Tensor.masked_fill": ((1,), ("value",)),
+    "Tensor.masked_fill_": ((1,), ("value",)),
+    "Tensor.fill_": ((0,), ("value",)),
+    "Tensor.where": ((1,), ("other",)),
+    "torch.nn.functional.gumbel_softmax": ((1,), ("tau",)),
+    "torch.pow": ((1,), ("exponent",)),
+    "Tensor.pow": ((0,), ("exponent",)),
+    "torch.lerp": ((2,), ("weight",)),
+    "Tensor.lerp": ((1,), ("weight",)),
+    "Tensor.lerp_": ((1,), ("weight",)),
+    **{f"torch.{name}": ((1,), ("other",)) for name in (*_ARITHMETIC, *_COMPARISONS)},
+    **{f"Tensor.{name}": ((0,), ("other",)) for name in (*_ARITHMETIC, *_COMPARISONS)},
+    **{f"Tensor.{name}_": ((0,), ("other",)) for name in _ARITHMETIC},
+}
+"""The positional arguments (without a receiver) and keywords that accept a tensor."""
+
+IN_TORCH = {
+    **{name: name for name in "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil".split()},
+    **{name: name for name in "asin acos atan asinh acosh atanh erf erfc lgamma".split()},
+    "fabs": "abs",
+    "degrees": "rad2deg",
+}
+"""The torch functions that replace `math` functions with a single argument."""
+
+WHOLE = ("floor", "ceil")
+"""Functions that return integers in Python but not in torch."""
+
 
 _FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
 
 
-class Arguments(Follower):
-    """A follower that knows which calls accept a tensor instead of a number."""
+class CallFollower(Follower):
+    """A follower that knows which calls accept a tensor instead of a number, and goes on into functions."""
 
     def argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
         """Check a use as an argument of a call.
@@ -46,11 +87,7 @@ class Arguments(Follower):
             if name != "torch.full" and name not in COMPARING:
                 self._meet_argument(call, name, dtype)
         else:
-            self.passed(call, node, dtype)
-
-    @abstractmethod
-    def passed(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check a number that is passed to any other function."""
+            self._passed(call, node, dtype)
 
     def _converted(self, call: ast.Call, node: ast.expr, dtype: k.DType) -> None:
         """Replace `float(number)`, which does nothing to a float."""
@@ -103,3 +140,80 @@ class Arguments(Follower):
             other = call.args[0] if call.args[1] is node else call.args[1]
             bound = {"min" if callee(self.scope, call) == "builtins.max" else "max": rw.kept(self.scope.file, other)}
             self.flow.edits.append((call, rw.method(rw.kept(self.scope.file, node), "clamp", **bound)))
+
+    def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check the expression that uses `node`, and the places where its result is used."""
+        parent = self.scope.parents[node]
+        if not is_in_eager_code(self.scope, node):
+            self.used_in(parent, node, dtype)
+        elif not isinstance(parent, ast.FormattedValue):
+            self.flow.edits.append((node, rw.method(rw.kept(self.scope.file, node), "item")))
+        elif parent.conversion != -1:  # otherwise, a 0-dim tensor is formatted like its number
+            self.refuse(parent, node)
+
+    @abstractmethod
+    def used_in(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check the node that uses a number in compiled code, and the places where its result is used."""
+
+    def _passed(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+        """Follow a number into a function of the project that a call passes it to.
+
+        Raises:
+            Refusal: If the function is not known, or a use in it does not accept a tensor as well as a number.
+        """
+        called = _called(self.scope, call)
+        if not called:
+            self.refuse(call, node)
+        for one in called:
+            self._enter(call, node, one, dtype)
+
+    def _enter(self, call: ast.Call, node: ast.expr, called: k.Function, dtype: k.DType | None) -> None:
+        name = parameter_of(called, call, node)
+        if name is None or called.function.qualname in self.functions:
+            self.refuse(call, node)
+            return
+        inner = self._inside(called.function)
+        reads, own = list(loads(inner.scope, name)), set(walk_function(called.function.node))
+        if next(stores(inner.scope, name), None) is not None or not own.issuperset(reads):
+            self.refuse(call, node)
+        for use in reads:
+            inner.climb(use, dtype)
+        if inner.flow.edits or inner.flow.leaves:  # the function's other callers pass numbers
+            self.refuse(call, node)
+        self.flow.add(inner.flow)
+
+    def returned(self, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check a number that is returned to the user or to other methods. Uses in other methods are followed.
+
+        Raises:
+            Refusal: If a caller is not known, or may need a number.
+        """
+        scope, caller = self.scope, self.scope.function.caller
+        if caller is None or is_passed_up(scope):
+            self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
+            return
+        results = results_on_self(scope) if isinstance(scope.parents[node], ast.Return) else None
+        if results is None or scope.function.qualname in self.functions:
+            shown = scope.quote(node)
+            raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both together")
+        self.flow.conditions[
+            f"no code outside this project uses the result of `{scope.function.name}` as a Python number"
+        ] = None
+        for user, result in results:
+            inner = self._inside(user)
+            inner.climb(result, dtype)
+            self.flow.add(inner.flow)
+
+    def _inside(self, function: FunctionInfo) -> CallFollower:
+        """Return a follower for another function that has not recorded anything yet."""
+        parents = self.scope.project.parents(function)
+        there = replace(self.scope, function=function, parents=parents, renamed={}, composed=set(), made={})
+        followed = self.functions | {self.scope.function.qualname}
+        return replace(self, scope=there, flow=NumberFlow(), functions=followed, targets=set(), buffer="")
+
+
+def _called(scope: Scope, call: ast.Call) -> list[k.Function]:
+    """Return the functions of the project that a call may run, or none if it may also run something else."""
+    kinds = scope.kind(call.func).members
+    functions = [one for one in kinds if isinstance(one, k.Function)]
+    return functions if len(functions) == len(kinds) else []

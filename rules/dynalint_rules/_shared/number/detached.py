@@ -13,7 +13,7 @@ from dynalint_rules._code.names import loads, only_value, statement_of, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.branch.blocks import statements_after
-from dynalint_rules._shared.number.tensor_or_number import COMPARING
+from dynalint_rules._shared.number.arguments import COMPARING
 from dynalint_rules._shared.text import atom
 
 # Methods whose results do not share memory with the receiver.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import Refusal, Safety, k, rw
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.effects import SHOWS
 from dynalint_rules._code.precision import is_double, is_nonzero
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._shared.number.number_needed import why_not
+from dynalint_rules._code.size_arguments import SIZES
 
 DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
+_NUMBERS = ("builtins.int", "builtins.float", "builtins.bool", "builtins.round")
 
 
 def is_whole(kind: k.Kind) -> bool:
@@ -56,7 +57,7 @@ class NumberFlow:
 
 
 @dataclass
-class Follower(ABC):
+class Follower:
     """The state while following a number to its uses.
 
     `functions` are the functions that returned it on the way here, and `targets` are the names that it was assigned to.
@@ -73,10 +74,6 @@ class Follower(ABC):
     targets: set[ast.Name] = field(default_factory=set)
     buffer: str = ""
     mixed: list[rw.Change] | None = None
-
-    @abstractmethod
-    def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check the expression that uses `node`, and the places where its result is used."""
 
     def rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
         """Record where arithmetic in the tensor's precision differs from Python's, which uses doubles."""
@@ -129,4 +126,34 @@ class Follower(ABC):
             Refusal: Always.
         """
         called = callee(self.scope, parent) if isinstance(parent, ast.Call) else ""
-        raise Refusal(why_not(self.scope, parent, node, called))
+        raise Refusal(_why_not(self.scope, parent, node, called))
+
+
+def _why_not(scope: Scope, parent: ast.AST, node: ast.expr, callee: str) -> str:
+    """Return the reason, with advice for changing the code by hand. `callee` is the dotted name that `parent` calls."""
+    quote, shown = scope.quote, scope.quote(node)
+    if isinstance(parent, ast.Subscript | ast.Slice):
+        return f"{shown} is an index or a slice bound; use `index_select`, or a mask over the whole dimension"
+    if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert) or _is_not(parent):
+        return (
+            f"{shown} decides a branch, and a tensor would also break the graph there; select with `torch.where` "
+            "instead"
+        )
+    if isinstance(parent, ast.Call) and callee.startswith(SHOWS):
+        return f"{shown} is only printed; move the statement under `if not torch.compiler.is_compiling():`"
+    if isinstance(parent, ast.Call) and callee in SIZES:
+        return (
+            f"{quote(parent)} takes {shown} as a number that determines a shape; use an upper bound and mask "
+            "the extra elements, or set `torch._dynamo.config.capture_scalar_outputs = True`"
+        )
+    if isinstance(parent, ast.Call) and callee not in _NUMBERS:
+        return f"{quote(parent)} takes {shown} as a number; pass the tensor's `.detach()` if a tensor is acceptable"
+    if isinstance(parent, ast.Expr):
+        return f"the value of {shown} is not used; delete the statement"
+    if isinstance(parent, ast.expr | ast.stmt):
+        return f"{quote(parent)} needs {shown} as a number; read it after the compiled function has returned"
+    return f"{shown} is needed as a number; read it after the compiled function has returned"
+
+
+def _is_not(node: ast.AST) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)

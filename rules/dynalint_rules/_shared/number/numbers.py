@@ -15,15 +15,15 @@ from dynalint.rulekit import Refusal, k, rw, step, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.eager import is_in_eager_code
+from dynalint_rules._code.effects import SHOWS
 from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameters, statement_of
 from dynalint_rules._code.passed_values import asks_for_tensor
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import Attribute, self_name
+from dynalint_rules._shared.number.arguments import CallFollower
 from dynalint_rules._shared.number.detached import Detached
 from dynalint_rules._shared.number.flow import DIVIDING, NumberFlow, is_whole
-from dynalint_rules._shared.number.number_needed import SHOWS
-from dynalint_rules._shared.number.passed_on import PassedOn
 from dynalint_rules._shared.number.single_index import as_window, with_a_dimension
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *DIVIDING)
@@ -70,7 +70,7 @@ def flow_of_selected(scope: Scope, reads: Iterable[ast.expr], dtype: k.DType) ->
 
 
 @dataclass
-class _Follower(PassedOn):
+class _Follower(CallFollower):
     """Checks all uses of a number."""
 
     def used_in(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:

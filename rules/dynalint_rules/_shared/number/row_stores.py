@@ -24,29 +24,25 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
 
     It is None for anything else, also if `loop` is another node.
     """
-    if not isinstance(loop, ast.For) or loop.orelse or len(loop.body) > 1 or not isinstance(loop.body[0], ast.Assign):
-        return None
-    statement = loop.body[0]
-    told = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
-    target, value = statement.targets[0], statement.value
-    if len(statement.targets) > 1 or not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
-        return None
-    index = target.slice
-    if not isinstance(index, ast.Tuple) or len(index.elts) != 2 or not _is_number(scope, value, told):
-        return None
-    row, part = index.elts
-    if not isinstance(row, ast.Name) or not isinstance(part, ast.Slice) or part.step is not None:
-        return None
+    match loop:
+        case ast.For(body=[ast.Assign([ast.Subscript(ast.Name(rows) as filled, index)], value)], orelse=[]):
+            told = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
+        case _:
+            return None
+    match index:
+        case ast.Tuple([ast.Name(row), ast.Slice(step=None) as part]) if _is_number(scope, value, told):
+            pass
+        case _:
+            return None
     from_start = part.lower is None or (isinstance(part.lower, ast.Constant) and part.lower.value == 0)
     bound = part.upper if from_start else part.lower if part.upper is None else None
-    lengths = _lengths(scope, loop, row.id, bound) if bound is not None else None
+    lengths = _lengths(scope, loop, row, bound) if bound is not None else None
     read_later = any(not within(one, loop, scope) for name in told for one in loads(scope, name))
     if lengths is None or read_later:
         return None
-    tensor = scope.tensor(target.value)
-    if tensor is None or tensor.array:
+    if scope.tensor(filled) is None:
         return None
-    rows, sign = target.value.id, "<" if from_start else ">="
+    sign = "<" if from_start else ">="
     column = _column(scope, loop, lengths)
     every = (
         f"the loop visits every row of `{rows}`, and {scope.quote(lengths)} is on the same device and has one "
@@ -93,16 +89,20 @@ def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr
 
 def _unlisted(scope: Scope, node: ast.expr) -> ast.expr:
     """Return the tensor that `.tolist()` lists, or any other node itself."""
-    listed = isinstance(node, ast.Call) and callee(scope, node) == "Tensor.tolist"
-    return node.func.value if listed and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
+    match node:
+        case ast.Call(ast.Attribute(tensor)) if callee(scope, node) == "Tensor.tolist":
+            return tensor
+    return node
 
 
 def _read(scope: Scope, node: ast.expr) -> ast.expr:
     """Return the tensor whose number `.item()` or `int()` reads, or any other node itself."""
-    if isinstance(node, ast.Call) and callee(scope, node) == "Tensor.item" and isinstance(node.func, ast.Attribute):
-        return node.func.value
-    read = isinstance(node, ast.Call) and callee(scope, node) == "builtins.int" and len(node.args) == 1
-    return node.args[0] if read and isinstance(node, ast.Call) else node
+    match node:
+        case ast.Call(ast.Attribute(tensor)) if callee(scope, node) == "Tensor.item":
+            return tensor
+        case ast.Call(_, [tensor]) if callee(scope, node) == "builtins.int":
+            return tensor
+    return node
 
 
 def _is_number(scope: Scope, value: ast.expr, changing: set[str]) -> bool:

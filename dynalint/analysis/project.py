@@ -220,10 +220,6 @@ class Project(Hierarchy):
             ]
         return known
 
-    def mentions(self, name: str) -> bool:
-        """Return whether the project contains a string constant equal to `name`, as for `getattr` or `setattr`."""
-        return any(isinstance(node, ast.Constant) and node.value == name for _, node in self.nodes_with(name))
-
     def mentioning(self, text: str) -> list[ModuleInfo]:
         """Return the modules read so far whose text contains `text`, in the order in which they were read."""
         count, found = self._mentioning.get(text, (0, []))

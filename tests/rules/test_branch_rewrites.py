@@ -282,11 +282,6 @@ def test_a_test_with_dimensions_loses_them() -> None:
 # Safety.
 
 
-def test_safe_where_it_can_be_shown() -> None:
-    body = "z = torch.sigmoid(x.float())\nif z.sum() > 0:\n    z = z * 2\nreturn z"
-    assert (rewrite(body).safety, rewrite(body).conditions) == ("safe", ())
-
-
 @pytest.mark.parametrize(("value", "dropped"), [("0.0", True), ("z.detach()", True), ("z.mean()", False)])
 def test_a_store_to_a_buffer_must_not_give_it_a_gradient(value: str, dropped: bool) -> None:
     code = f"""
@@ -432,8 +427,7 @@ def test_an_annotated_assignment_is_an_assignment() -> None:
 @pytest.mark.parametrize(
     ("body", "clause"),
     [
-        ("return x * 2 if x.sum() > 0 else x", "`x` is not a bool tensor"),
-        ("return x * 2 if x.sum() > 0 else x * 0.5", "`x` is a floating-point tensor"),
+        ("return x * 2 if x.sum() > 0 else x", "the same dtype"),
         ("return x * 2 if x.sum() > 0 else x", "the tensor `x` itself"),
         ("return x[:2] if x.sum() > 0 else x + y", "same dtype, shape and device"),
         ("return x @ y if x.sum() > 0 else x + y", "neither branch raises an exception"),
@@ -881,8 +875,6 @@ def test_a_test_that_does_something_is_not_dropped_where_both_sides_are_alike(te
 @pytest.mark.parametrize(
     "body",
     [
-        "if y.sum() > 0:\n    z = y.clamp(min=0)\nelse:\n    z = y * 2\ny.add_(1)\nreturn y + z",
-        "v = y\nif y.sum() > 0:\n    y = y.abs()\nelse:\n    y = -y\nv += 1\nreturn y",
         "m = y < 0\nif m.any():\n    y = y.masked_fill(m, 0)\nm |= x > 3\nreturn y",
         "y = y.sigmoid()\nm = y > 0.5\nif m.any():\n    y.masked_fill_(m, 0)\nreturn y",
         "z = y * y\nm = y > 2\nif m.any():\n    y[m] = 0\nreturn y + z",
@@ -907,11 +899,10 @@ def test_a_product_by_indices_may_be_a_view() -> None:
     assert "in place" in reason(body)
 
 
-@pytest.mark.parametrize("later", ["x = part * 2", "part = part * 2"])
-def test_a_name_that_may_have_no_value_may_raise(later: str) -> None:
-    body = f"if flag:\n    part = x * 3\nif x.sum() > 0:\n    {later}\nreturn x"
+def test_a_name_that_may_have_no_value_may_raise() -> None:
+    body = "if flag:\n    part = x * 3\nif x.sum() > 0:\n    part = part * 2\nreturn x"
     assert "neither branch raises an exception for inputs that take the other branch" in rewrite(body).conditions
-    bound = f"if flag:\n    part = x * 3\nelse:\n    raise ValueError\nif x.sum() > 0:\n    {later}\nreturn x"
+    bound = body.replace("\nif x.sum", "\nelse:\n    raise ValueError\nif x.sum")
     assert "neither branch raises an exception for inputs that take the other branch" not in rewrite(bound).conditions
 
 

@@ -11,11 +11,11 @@ from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.raising import raising_conditions
 from dynalint_rules._code.scope import Scope, as_tensor, shared
 from dynalint_rules._shared.branch.branch_values import (
+    FOR_TENSORS,
     BranchValue,
     alias_conditions,
     gradient_conditions,
     reads_of,
-    tensor_conditions,
 )
 from dynalint_rules._shared.branch.choice import finished, target_of
 from dynalint_rules._shared.branch.truth import truth_of
@@ -124,7 +124,7 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
         raise Refusal(f"{scope.quote(first)} would be computed twice; assign it to a variable first")
     if not isinstance(first, ast.Name | ast.Attribute):
         raise Refusal(f"{scope.quote(first)} would be written twice; assign it to a variable first")
-    conditions += tensor_conditions(scope, sides)
+    conditions += FOR_TENSORS
     conditions += gradient_conditions([reads_of(scope, sides[0], node), _both(scope, sides, node)], effects.layers)
     taken = (
         [scope.text(second), scope.text(first)]

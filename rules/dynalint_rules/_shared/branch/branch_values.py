@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk, walk_function
 from dynalint_rules._code.memory import changes_in_place, in_one_loop, is_own, makes_tensor, may_run_after
 from dynalint_rules._code.names import loads, only_value, stores, within
 from dynalint_rules._code.precision import is_short
 from dynalint_rules._code.raising import never_raises
-from dynalint_rules._code.saved_tensors import kept_conditions, switch_conditions
+from dynalint_rules._code.saved_tensors import switch_conditions
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.sharing import kept_in, sharing
 from dynalint_rules._shared.number.flow import NumberFlow
@@ -25,9 +25,8 @@ _NUMBERS = (
     "both branches give numbers, and `torch.where` would create a tensor from them; write them as tensors, or use "
     "`torch.where` to compute the values that depend on them"
 )
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-# Methods that are exact for every element and every gradient, including NaN and infinity, with any dtype.
-HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", "abs", "clone", "nan_to_num"})
+FOR_TENSORS = (SAME_FORM, NO_RAISE, FINITE)
+"""The conditions for branches whose values are tensors."""
 
 
 @dataclass(frozen=True)
@@ -45,130 +44,6 @@ class BranchValue:
     def source(self) -> str | None:
         """The value's name, if it is a plain name."""
         return self.node.id if isinstance(self.node, ast.Name) else self.name if self.node is None else None
-
-
-@dataclass(frozen=True)
-class _Profile:
-    """A tensor that is computed elementwise from the tensor `base`, in steps that neither raise nor diverge.
-
-    `number` is the type of the numbers in the steps. `signed` is true if a step does not support bool tensors, and
-    `keeps` is true if a step saves its argument for the gradient.
-    """
-
-    base: str
-    number: str | None = None
-    signed: bool = False
-    keeps: bool = False
-
-
-_NUMBER_RANK = {None: 0, "bool": 1, "int": 2, "float": 3}
-
-
-def tensor_conditions(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
-    """Return the conditions for branches whose values are tensors, or none if the code proves that they always hold."""
-    profiles = [_profile(scope, side) for side in sides]
-    known = [profile for profile in profiles if profile is not None]
-    if len(known) < len(sides):
-        return [SAME_FORM, NO_RAISE, FINITE]
-    if len({profile.base for profile in known}) > 1:
-        # A zero gradient that reaches an input of only one branch may be multiplied by an infinite slope there.
-        return [SAME_FORM, FINITE]
-    keep = [side.node for side, profile in zip(sides, known, strict=True) if profile.keeps]
-    return [*_same_dtype(known, sides[0].kind, _base_kind(scope, sides)), *kept_conditions(scope, keep)]
-
-
-def _same_dtype(profiles: Sequence[_Profile], first: k.Kind, base: k.Kind) -> list[str]:
-    """Return the conditions on the common base's dtype under which all profiles have the same dtype."""
-    tensor = as_tensor(base) or as_tensor(first)
-    dtype = tensor.dtype if tensor is not None else None
-    numbers = {profile.number for profile in profiles}
-    name = profiles[0].base
-    if dtype in ("float", "complex"):
-        return []
-    if "float" in numbers and len(numbers) > 1:
-        return [f"`{name}` is a floating-point tensor"]
-    plain = len(numbers) == 1 and not any(profile.signed for profile in profiles)
-    return [] if plain or dtype == "int" else [f"`{name}` is not a bool tensor"]
-
-
-def _base_kind(scope: Scope, sides: Sequence[BranchValue]) -> k.Kind:
-    for side in sides:
-        for node in walk(side.node) if side.node is not None else ():
-            if isinstance(node, ast.Name) and scope.tensor(node) is not None:
-                return scope.kind(node)
-        if side.node is None:
-            return side.kind
-    return k.UNKNOWN
-
-
-def _profile(scope: Scope, side: BranchValue) -> _Profile | None:
-    if side.node is None:
-        return _Profile(side.name) if side.name is not None and as_tensor(side.kind) is not None else None
-    return _profile_of(scope, side.node)
-
-
-def _profile_of(scope: Scope, node: ast.expr) -> _Profile | None:
-    if isinstance(node, ast.Name):
-        return _Profile(scope.renamed.get(node, node.id)) if scope.tensor(node) is not None else None
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _profile_of(scope, node.operand)
-        return None if inner is None else replace(inner, signed=inner.signed or inner.number in (None, "bool"))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
-        return _arithmetic(scope, node)
-    if isinstance(node, ast.Call):
-        return _elementwise(scope, node)
-    return None
-
-
-def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
-    """Profile `x * 2`, `1 - x` or `x / 3`, where `x` is a tensor, and the number is not huge or, as a divisor, tiny."""
-    value, operand = _number(node.right), node.left
-    if value is None and not isinstance(node.op, ast.Div):
-        value, operand = _number(node.left), node.right
-    inner = None if value is None else _profile_of(scope, operand)
-    if inner is None or value is None or not _is_moderate(value, node.op):
-        return None
-    number: str | None = "float"
-    if not isinstance(node.op, ast.Div):
-        number = max(inner.number, type(value).__name__, key=_NUMBER_RANK.__getitem__)
-    # Subtraction is not defined for bool tensors.
-    signed = isinstance(node.op, ast.Sub) and inner.number in (None, "bool")
-    return replace(inner, number=number, signed=inner.signed or signed)
-
-
-def _is_moderate(value: float, operator: ast.operator) -> bool:
-    """Return whether a number, or its inverse for a division, is finite in every float dtype, and so is the slope."""
-    least = 1e-4 if isinstance(operator, ast.Div) else 0.0
-    return least <= abs(value) <= 1e4
-
-
-def _elementwise(scope: Scope, node: ast.Call) -> _Profile | None:
-    callee = scope.kind(node.func)
-    if isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor) and isinstance(node.func, ast.Attribute):
-        owner, given = node.func.value, list(node.args)
-    elif isinstance(callee, k.External) and callee.name.startswith("torch.") and node.args:
-        owner, given = node.args[0], list(node.args[1:])
-    else:
-        return None
-    name = callee.name.rpartition(".")[2]
-    numbers = [_number(value) for value in [*given, *(keyword.value for keyword in node.keywords)]]
-    inner = _profile_of(scope, owner)
-    if inner is None or name not in HARMLESS or any(value is None for value in numbers):
-        return None
-    # Bool tensors, and int tensors with a float bound, change their dtype here. `signed` excludes bool tensors.
-    floats = any(isinstance(value, float) for value in numbers)
-    number = "float" if floats else inner.number
-    return replace(inner, number=number, signed=True, keeps=inner.keeps or name not in ("neg", "clone"))
-
-
-def _number(node: ast.expr) -> int | float | None:
-    """Return the value of a literal number, including its sign, or None for any other expression."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _number(node.operand)
-        return None if inner is None else -inner
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return node.value
-    return None
 
 
 def alias_conditions(

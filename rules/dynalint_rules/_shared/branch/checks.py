@@ -11,11 +11,10 @@ from typing import Any
 
 from dynalint.rulekit import Refusal, Rewrite, Safety, fails, k, rw, walk, walk_function
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.names import is_named, parameters
+from dynalint_rules._code.names import is_named
 from dynalint_rules._code.only_raises import off_switches
 from dynalint_rules._code.passed_values import parameter_of
 from dynalint_rules._code.scope import Scope, shared
-from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif, parts_of_test
 from dynalint_rules._shared.branch.branch_values import NO_RAISE
 from dynalint_rules._shared.branch.truth import (
@@ -168,7 +167,7 @@ def _shown(scope: Scope, raising: ast.stmt) -> str:
     message = given.args[0] if isinstance(given, ast.Call) and given.args else None
     if isinstance(raising, ast.Expr) and isinstance(raising.value, ast.Call):
         message = next(iter(raising.value.args[1:]), None)
-    if message is not None and (is_constant_message(message) or _is_folded(scope, message)):
+    if message is not None and (is_constant_message(message)):
         return scope.text(message)
     plain = without_values(message)
     if plain is None:
@@ -209,41 +208,6 @@ def _handles_calls(node: ast.AST) -> bool:
         and bool(node.handlers)
         and any(isinstance(part, ast.Call) for statement in node.body for part in ast.walk(statement))
     )
-
-
-def _is_folded(scope: Scope, message: ast.expr) -> bool:
-    """Return whether Dynamo turns an f-string into a constant string because its values are settings or local strings.
-
-    A size in the f-string would cause a recompilation for each new size, and a tensor would break the graph.
-    """
-
-    def is_known(part: ast.expr) -> bool:
-        if not isinstance(part, ast.FormattedValue):
-            return isinstance(part, ast.Constant)
-        bare = part.conversion == -1 and part.format_spec is None
-        return bare and (_is_setting(scope, part.value) or _is_local_string(scope, part.value))
-
-    return isinstance(message, ast.JoinedStr) and all(map(is_known, message.values))
-
-
-def _is_local_string(scope: Scope, value: ast.expr) -> bool:
-    """Return whether an expression is a string that the function itself binds, such as the key of a dict."""
-    kind, name = scope.kind(value), value.id if isinstance(value, ast.Name) else ""
-    bound = name in scope.function.locals and name not in parameters(scope)
-    return bound and isinstance(kind, k.Value) and (kind.type, kind.source) == ("str", "python")
-
-
-def _is_setting(scope: Scope, value: ast.expr) -> bool:
-    """Return whether an expression reads a number or string from a module, or from a settings object on it."""
-    depth, owner = 0, value
-    while isinstance(owner, ast.Attribute):
-        depth, owner = depth + 1, owner.value
-    if depth == 0 or not isinstance(owner, ast.Name) or owner.id != self_name(scope.function):
-        return False
-    kind = scope.kind(value)
-    if isinstance(kind, k.Value):
-        return kind.type in ("int", "str") and kind.source == "python"
-    return isinstance(kind, k.Unknown) and depth > 1
 
 
 def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:

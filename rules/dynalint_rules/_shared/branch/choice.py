@@ -12,12 +12,12 @@ from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.blocks import parts_of_test
 from dynalint_rules._shared.branch.branch_values import (
+    FOR_TENSORS,
     BranchValue,
     alias_conditions,
     flow_of_numbers,
     gradient_conditions,
     reads_of,
-    tensor_conditions,
 )
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
@@ -57,7 +57,7 @@ def _chosen(scope: Scope, node: ast.IfExp, flow: NumberFlow) -> tuple[str, list[
     else:
         conditions += require_tensors(scope, sides)
         refuse_other_sizes(scope, sides)
-        conditions += tensor_conditions(scope, sides)
+        conditions += FOR_TENSORS
         conditions += alias_conditions(scope, sides, name, node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     test = truth.without_dimensions

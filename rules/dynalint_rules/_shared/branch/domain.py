@@ -8,10 +8,7 @@ the backward pass multiplies the infinite slope by zero. The slope stays finite 
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.autograd import without_gradients
@@ -25,12 +22,6 @@ _SAFE_ARGUMENT = {
     **dict.fromkeys("acosh arccosh".split(), "2"),
     **dict.fromkeys("exp expm1 sinh cosh".split(), "0"),
 }
-# The values between which an operand is harmless, by what would replace it.
-_HARMLESS = {"1": (1e-3, 1e4), "0.5": (0.001, 0.999), "2": (1.001, 1e4), "0": (-10, 10)}
-_ARITHMETIC: dict[type[ast.operator], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}  # fmt: skip
 # Names with which a function may turn gradients on again.
 _ENABLING = frozenset({"enable_grad", "set_grad_enabled"})
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
@@ -67,43 +58,7 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
             found += _of_operator(scope, node)
         elif isinstance(node, ast.Call):
             found += _of_call(scope, node, gradients=gradients)
-    return needed(found if gradients else [one for one in found if not _is_float(scope, one.node)], {})
-
-
-def needed(found: list[Guarded], known: Mapping[ast.expr, float]) -> list[Guarded]:
-    """Leave out operands that are computed from other replaced operands or `known` values only, and are harmless then.
-
-    An operand must precede those inside it.
-    """
-    kept: list[Guarded] = []
-    for one in reversed(found):
-        value = _value(one.node, {**known, **{each.node: float(each.safe) for each in kept}})
-        least, most = _HARMLESS[one.safe]
-        if value is None or not least < value < most:
-            kept.append(one)
-    return kept[::-1]
-
-
-def _value(node: ast.expr, known: Mapping[ast.expr, float]) -> float | None:
-    """Return the value of an expression of numbers and `known` parts, or None if it has other parts."""
-    if node in known:
-        return known[node]
-    if isinstance(node, ast.Constant):
-        return float(node.value) if isinstance(node.value, int | float) else None
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = _value(node.operand, known)
-        return None if value is None else -value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "pow":
-        parts, apply = [node.func.value, *node.args], operator.pow
-    elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        parts, apply = [node.left, node.right], _ARITHMETIC[type(node.op)]
-    else:
-        return None
-    values = [_value(part, known) for part in parts]
-    try:
-        return None if None in values else float(apply(*values))
-    except (ArithmeticError, TypeError, ValueError):
-        return None
+    return found if gradients else [one for one in found if not _is_float(scope, one.node)]
 
 
 def has_gradients(scope: Scope, expression: ast.expr) -> bool:

@@ -19,11 +19,11 @@ from dynalint_rules._code.names import is_bound_before, is_named, is_shared, kin
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.blocks import does_nothing, is_elif
 from dynalint_rules._shared.branch.branch_values import (
+    FOR_TENSORS,
     BranchValue,
     alias_conditions,
     gradient_conditions,
     reads_of,
-    tensor_conditions,
 )
 from dynalint_rules._shared.branch.choice import finished, require_tensors
 from dynalint_rules._shared.branch.loop_return import check_rounds
@@ -59,7 +59,7 @@ def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
             BranchValue(None, kind_left(scope, name, loop), name),
             BranchValue(assignment.value, scope.kind(assignment.value)),
         ]
-        conditions += [*require_tensors(scope, sides), *tensor_conditions(scope, sides)]
+        conditions += [*require_tensors(scope, sides), *FOR_TENSORS]
         conditions += alias_conditions(scope, sides, name, loop)
         reads |= reads_of(scope, sides[1], statement)
         value = held_together(scope.text(assignment.value))

@@ -21,7 +21,7 @@ from dynalint_rules._code.effects import effects_of, effects_of_always
 from dynalint_rules._code.names import is_bound_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
-from dynalint_rules._shared.branch.branch_values import BranchValue, gradient_conditions, reads_of, tensor_conditions
+from dynalint_rules._shared.branch.branch_values import FOR_TENSORS, BranchValue, gradient_conditions, reads_of
 from dynalint_rules._shared.branch.choice import TITLE, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.early_return import check_rest, lasting, parts_of, stands_in_branches
@@ -63,7 +63,7 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
             lines.append(f"{result} = {held_together(text)}")
             text = result
         sides = [BranchValue(part, scope.kind(part))]
-        conditions += [*require_tensors(scope, sides), *tensor_conditions(scope, sides)]
+        conditions += [*require_tensors(scope, sides), *FOR_TENSORS]
         lines.append(f"{name} = {text} if {mask} is None else {scope.torch}.where({mask}, {name}, {text})")
     lines.append(f"{mask} = {condition} if {mask} is None else {mask} | {condition}")
     conditions += gradient_conditions(

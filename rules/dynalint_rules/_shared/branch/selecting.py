@@ -28,6 +28,7 @@ from dynalint_rules._shared.branch.blocks import (
 )
 from dynalint_rules._shared.branch.branch_values import (
     FINITE,
+    FOR_TENSORS,
     NO_RAISE,
     BranchValue,
     alias_conditions,
@@ -35,7 +36,6 @@ from dynalint_rules._shared.branch.branch_values import (
     gradient_conditions,
     reads_of,
     reads_of_number,
-    tensor_conditions,
 )
 from dynalint_rules._shared.branch.choice import (
     TITLE,
@@ -182,7 +182,7 @@ class Writer:
     def _require_tensors(self, sides: Sequence[BranchValue], target: str | None) -> None:
         self.conditions += require_tensors(self.scope, sides)
         refuse_other_sizes(self.scope, sides)
-        self.conditions += tensor_conditions(self.scope, sides)
+        self.conditions += FOR_TENSORS
         self.conditions += alias_conditions(self.scope, sides, target, self.chain.head)
 
     def _value(self, assignment: Assignment, index: int) -> str:

@@ -50,6 +50,8 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
     tensors = [is_tensor_test(scope, value) for value in test.values] if isinstance(test, ast.BoolOp) else []
     if not isinstance(test, ast.BoolOp) or all(tensors) or not any(tensors):
         return None
+    if isinstance(statement.body[-1], ast.Continue):
+        return None  # the test of the tensor would be left
     start, end = tensors.index(True), len(tensors) - tensors[::-1].index(False)
     late = [value for value, is_tensor in zip(test.values[:end], tensors, strict=False) if is_tensor]
     passed = [value for value, is_tensor in zip(test.values[start:], tensors[start:], strict=True) if not is_tensor]

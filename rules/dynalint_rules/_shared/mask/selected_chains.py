@@ -43,16 +43,14 @@ class Reduction:
 class Chain:
     """The replacement for all selections with a mask.
 
-    `rows` is true if rows are selected. `names` maps the names of selected elements to their number of dimensions per
-    mask element. `known` contains all of these names, including names that get another value later. `joined` are
-    selections that are combined with others elementwise, `kept` are the values of the names, and `counts` are
-    map expressions that only count selected elements to what they count. `direct` maps names of selected elements to
-    the selections that they name.
+    `names` maps the names of selected elements to their number of dimensions per mask element. `known` contains all of
+    these names, including names that get another value later. `joined` are selections that are combined with others
+    elementwise, `kept` are the values of the names, and `counts` maps expressions that only count selected elements to
+    what they count. `direct` maps names of selected elements to the selections that they name.
     """
 
     scope: Scope
     read: Selection
-    rows: bool = False
     names: dict[str, int] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
     selections: list[tuple[Selection, int]] = field(default_factory=list)
@@ -154,15 +152,8 @@ class Chain:
 
     def _own(self, one: Selection) -> int:
         """Return how many dimensions each selected element has, as far as the code shows."""
-        if isinstance(one.node, ast.Call):
-            return 0  # `masked_select` broadcasts the mask
-        own = trailing(self.scope, one.source, one.mask)
-        if own:
-            return own
-        called = self._method_of(one.node)
-        if called is not None and called[1].attr in ("view", "reshape") and len(called[0].args) > 1:
-            return len(called[0].args) - 1
-        return self._size_met(one.node) if self.rows else 0
+        # `masked_select` broadcasts the mask.
+        return 0 if isinstance(one.node, ast.Call) else trailing(self.scope, one.source, one.mask)
 
     def _value_around(self, node: ast.expr, statement: ast.stmt | ast.expr) -> ast.expr:
         """Return what a statement assigns that contains `node`: its value, or an item of its tuple."""
@@ -182,11 +173,6 @@ class Chain:
         parent = self.scope.parents[node]
         parent = self.scope.parents[parent] if isinstance(parent, ast.Tuple) else parent
         return parent if isinstance(parent, ast.Assign) else None
-
-    def _size_met(self, node: ast.expr) -> int:
-        """Return the number of dimensions per item for a layer to which selected elements are passed directly."""
-        parent = self.scope.parents[node]
-        return row_size(self.scope, parent.func) if isinstance(parent, ast.Call) and parent.args == [node] else 0
 
     def _keeps(self, source: ast.expr) -> bool:
         """Return whether a tensor is never changed in place. A change does not affect elements selected earlier."""
@@ -243,7 +229,6 @@ class Chain:
         name = callee(self.scope, call)
         short = name.rpartition(".")[2]
         if call.args == [node] and not call.keywords and (size := row_size(self.scope, call.func)):
-            self.rows = True
             return self._climb(call, statement, max(own, size))
         loss = loss_of(self.scope, call)
         if loss is not None and node in loss.operands and loss.reduction == "none":

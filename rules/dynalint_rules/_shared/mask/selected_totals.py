@@ -35,8 +35,6 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     chain = Chain(scope, read)
     if not is_stable(scope, read) or not chain.follow():
         return None
-    chain = Chain(scope, read, rows=chain.rows)
-    chain.follow()
     short = _rewritten(chain, protected=_is_risky(chain))
     return short if _is_risky(chain) else replace(short, otherwise=_rewritten(chain, protected=True))
 

@@ -6,6 +6,7 @@ The guess never causes a finding, and a run must verify any rewrite that depends
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ _LAYERS = {
 _SIZES = {f"torch.nn.{name}": size for size, names in _LAYERS.items() for name in names.split()}
 LESS = frozenset("all any squeeze sum mean argmax argmin amax amin norm prod".split())
 _MOST_STEPS = 12
+_STATED = r"\b{name}\b[^()\[\],.;]*(?:\(\w*Tensor\)[^()\[\],.;]*)?[(\[]\s*(\w+(?:\s*,\s*[\w*+/-]+)*,?)\s*[)\]]"
+_TYPES = frozenset("tensor optional float int bool str list tuple none default".split())
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def _form(scope: Scope, node: ast.expr, steps: int) -> _Form:
 def _guessed(scope: Scope, node: ast.expr, steps: int) -> _Form:
     if isinstance(node, ast.Name):
         value = only_value(scope, node.id, node)
-        found = _Form() if value is None else _form(scope, value, steps - 1)
+        found = _Form(_stated(scope, node.id)) if value is None else _form(scope, value, steps - 1)
         return _Form(found.rank, max(found.own, _size_fed(scope, node.id)))
     if isinstance(node, ast.BinOp | ast.Compare | ast.BoolOp | ast.UnaryOp):
         parts = [_form(scope, one, steps - 1) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
@@ -119,3 +122,21 @@ def _size_fed(scope: Scope, name: str) -> int:
     calls = ((load, scope.parents.get(load)) for load in loads(scope, name))
     fed = [call.func for load, call in calls if isinstance(call, ast.Call) and call.args == [load]]
     return max((row_size(scope, layer) for layer in fed), default=0)
+
+
+def _stated(scope: Scope, name: str) -> int | None:
+    """Return a parameter's number of dimensions as stated by a docstring or comment, such as `x: (batch, time)`."""
+    function = scope.function
+    arguments = function.node.args
+    if name not in [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]:
+        return None
+    first = function.statements[0].lineno if function.statements else 0
+    comments = [scope.file.line(line).partition("#")[2] for line in range(function.node.lineno, first)]
+    holders = [function.node, *([function.owner.node] if function.owner is not None else [])]
+    texts = [text for one in holders if not isinstance(one, ast.Lambda) and (text := ast.get_docstring(one))]
+    for line in (*comments, *(line for text in texts for line in text.splitlines())):
+        said = re.search(_STATED.format(name=re.escape(name)), line)
+        parts = [part.strip() for part in said[1].split(",")] if said is not None else []
+        if parts and not _TYPES.intersection(part.lower() for part in parts):
+            return len([part for part in parts if part])
+    return None

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -35,7 +35,8 @@ class Scope:
     `parents` maps nodes to their parents. `torch` is the name by which the function can refer to the torch module, and
     `imports` lists the imports that this name requires. `renamed` maps reads of names to their replacements in a
     rewrite. `composed` holds expressions that a rewrite has assembled from expressions in the file, and `made` has the
-    kinds of its own nodes. `above` are the functions in the call chain that leads to this one.
+    kinds of its own nodes. `above` are the functions in the call chain that leads to this one. If `careful` is true,
+    rewrites must not use short forms that only fit what most callers pass.
     """
 
     project: Project
@@ -47,6 +48,7 @@ class Scope:
     composed: set[ast.AST] = field(default_factory=set)
     made: dict[ast.AST, k.Kind] = field(default_factory=dict)
     above: tuple[FunctionInfo, ...] = ()
+    careful: bool = False
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:
@@ -58,6 +60,10 @@ class Scope:
         function = event.function
         name, imports = torch_name(function, event.statement.lineno)
         return cls(project, function, project.parents(function), name, imports)
+
+    def carefully(self) -> Scope:
+        """Return this scope for a new rewrite without short forms."""
+        return replace(self, renamed={}, composed=set(), made={}, careful=True)
 
     @cached_property
     def kinds(self) -> Mapping[ast.AST, k.Kind]:

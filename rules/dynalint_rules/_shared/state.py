@@ -25,14 +25,16 @@ _SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "
 _INTEGRAL = (*_ARITHMETIC, ast.Mod, ast.FloorDiv)
 
 
-def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
+def number_to_buffer(event: StateChange, project: Project, *, careful: bool = False) -> Rewrite:
     """Return the rewrite that stores the number `self.name` in a buffer and changes all its uses.
+
+    If `careful` is true, it is converted to the dtype of each tensor that may have no dimensions.
 
     Raises:
         Refusal: If the constructor does not set it to a plain number, or a use requires a Python number.
     """
     name = event.home.name
-    plan = BufferPlan(name, whole=_is_int(k.join(event.old, event.new)))
+    plan = BufferPlan(name, whole=_is_int(k.join(event.old, event.new)), careful=careful)
     cls, function, statement = _constructor(event, project, plan)
     attribute = Attribute(cls, name, project)
     stores = [use for use in attribute.uses() if use.stored and use.statement() is not statement]
@@ -58,6 +60,7 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
         conditions=(*conditions, *plan.conditions),
         imports=imports,
         leaves=plan.leaves,
+        otherwise=number_to_buffer(event, project, careful=True) if plan.widens and not careful else None,
     )
 
 
@@ -67,15 +70,18 @@ class BufferPlan:
 
     `whole` is true if the number is a counter. `renewed` is true if each update computes it in float32, even after the
     model, and the buffer with it, was converted to a narrower dtype. `combined` is true if a tensor is computed from
-    it. `leaves` are the codes of findings about decisions that depend on it.
+    it. `leaves` are the codes of findings about decisions that depend on it. `widens` is true if it may decide the
+    dtype of a tensor without dimensions. If `careful` is true, it is converted there.
     """
 
     name: str
     whole: bool = True
+    careful: bool = False
     renewed: bool = False
     changes: dict[SourceFile, list[rw.Change]] = field(default_factory=dict)
     conditions: dict[str, None] = field(default_factory=dict)
     combined: bool = False
+    widens: bool = False
     leaves: tuple[str, ...] = ()
 
     def replace(self, use: Use, node: ast.expr | ast.stmt, content: str) -> None:
@@ -100,12 +106,14 @@ def _read(plan: BufferPlan, use: Use) -> None:
         return  # a 0-dim tensor is formatted like its number
     if use.function is None:
         raise _needs_number(use)
-    scope = Scope(use.project, use.function, use.project.parents(use.function), *torch_name(use.function))
+    parents = use.project.parents(use.function)
+    scope = Scope(use.project, use.function, parents, *torch_name(use.function), careful=plan.careful)
     dtype: k.DType = "int" if plan.whole else "float"
     flow = flow_of(scope, node, dtype, wide=plan.whole, buffer=ast.unparse(use.node), converted=plan.renewed)
     if flow.changes:
         raise _needs_number(use)
     plan.combined |= flow.meets and not flow.leaves
+    plan.widens |= flow.widens
     plan.conditions |= flow.conditions
     plan.changes.setdefault(use.file, []).extend(flow.edits)
     plan.leaves = plan.leaves or flow.leaves

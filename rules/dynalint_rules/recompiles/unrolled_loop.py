@@ -6,8 +6,12 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Iteration, Project, Rule, Violation, k, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.growth import UP_TO_LIMIT
+from dynalint_rules._code.names import only_value
+from dynalint_rules._code.scope import Scope
 
+_COUNTING = frozenset({"torch.arange", "torch.linspace", "numpy.arange", "numpy.linspace"})
 _RANK = frozenset({"dim", "ndim", "ndimension"})
 
 
@@ -25,7 +29,7 @@ class UnrolledLoop(Rule):
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag loops whose number of iterations is a tensor's size."""
-        if _is_held(event):
+        if _is_held(event) or _is_counted_out(Scope.of(event, project), event.node):
             return
         if k.only_tensor(event.kind) is not None or _is_range_of_size(event):
             yield Violation(
@@ -43,6 +47,18 @@ def _is_held(event: Iteration) -> bool:
     is_method = event.function.owner is not None and "staticmethod" not in event.function.decorators
     own = function.args.args[0].arg if is_method and function.args.args else None
     return names == {own}
+
+
+def _is_counted_out(scope: Scope, node: ast.expr | ast.stmt) -> bool:
+    """Return whether a loop goes through an `arange` or `linspace` whose length does not depend on any tensor."""
+    value = only_value(scope, node.id, node) if isinstance(node, ast.Name) else node
+    if not isinstance(value, ast.Call) or callee(scope, value) not in _COUNTING:
+        return False
+    return not any(
+        isinstance(one, k.Value) and one.source in ("shape", "data")
+        for argument in value.args
+        for one in scope.kind(argument).members
+    )
 
 
 def _is_range_of_size(event: Iteration) -> bool:

@@ -10,6 +10,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.compiling import loops_around
 from dynalint_rules._code.names import only_value
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.single_index import parts_of, with_a_dimension
 
 _PLACES = frozenset({"nonzero", "argwhere", "unique", "masked_select"})
@@ -42,9 +43,10 @@ class ScalarTensorIndex(Rule):
         """Index with a one-dimensional tensor."""
         if not isinstance(violation.node, ast.expr):
             return None
+        scope = Scope.of(event, project)
         for loop in loops_around(event.node, event, project):
-            _refuse_counted(Scope.of(event, project), loop)
-        return _reshaped(Scope.of(event, project), event, violation.node)
+            _refuse_counted(scope, loop)
+        return over_range(scope, violation.node) or _reshaped(scope, event, violation.node)
 
 
 def _is_number_in_tensor(kind: k.Kind) -> bool:

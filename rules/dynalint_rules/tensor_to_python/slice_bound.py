@@ -20,6 +20,7 @@ from dynalint.rulekit import (
 from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS, captures_scalars
+from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.row_stores import filled_at_once
 
 _NO_FORM = (
@@ -55,12 +56,13 @@ class TensorSliceBound(Rule):
             )
 
     def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Fill the rows of a tensor all at once.
+        """Fill the rows of a tensor all at once, or loop over a `range`.
 
         There is no fix for other uses, because it is unclear what should replace the missing elements.
         """
         scope = Scope.of(event, project)
-        return filled_at_once(scope, scope.parents.get(event.statement)) or Declined(_NO_FORM)
+        rewrite = filled_at_once(scope, scope.parents.get(event.statement))
+        return rewrite or over_range(scope, violation.node) or Declined(_NO_FORM)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:

@@ -19,9 +19,11 @@ from dynalint_rules._shared.branch.branch_values import (
     gradient_conditions,
     reads_of,
 )
+from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.number.flow import NumberFlow
+from dynalint_rules._shared.text import atom
 
 TITLE = "Compute both branches and select with `torch.where`"
 
@@ -62,8 +64,11 @@ def _chosen(scope: Scope, node: ast.IfExp, flow: NumberFlow) -> tuple[str, list[
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     test = truth.without_dimensions
     texts = _sides_of(scope, node, test)
-    shorter = without_zeros(scope, (node.body, node.orelse), texts)
-    text = f"{scope.torch}.where({', '.join([test, *shorter])})"
+    if (found := needs_no_test(scope, tested, (node.body, node.orelse))) is not None:
+        text, conditions = texts[found[0]], [*conditions, found[1]]
+    else:
+        shorter = without_zeros(scope, (node.body, node.orelse), texts)
+        text = f"{scope.torch}.where({', '.join([test, *shorter])})"
     return (text if python is None else f"{text} if {python} else {scope.text(node.orelse)}"), conditions
 
 
@@ -119,7 +124,7 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
 def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:
     """Return the text of an operand that must be harmless where the other branch is selected."""
     text = rendered(scope, one.node, guards, guard)
-    return guard.format(operand=text, safe=one.safe)
+    return f"{atom(one.node, text)}.clamp(min=1)" if one.counts else guard.format(operand=text, safe=one.safe)
 
 
 def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
@@ -192,7 +197,8 @@ def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
     """
     sides = (node.body, node.orelse)
     guards = [guarded_operands(scope, value) for value in sides]
-    if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
+    repeated = any(not one.counts for own in guards for one in own)
+    if repeated and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         raise Refusal(
             "one branch is not defined for all inputs, and the test is too long to repeat; assign the test to "
             "a variable first"

@@ -16,6 +16,7 @@ from dynalint_rules._shared.branch.blocks import (
 from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_asserting, rewrite_checking_call, rewrite_guard
 from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
 from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
+from dynalint_rules._shared.branch.counted import NOTHING_COUNTED
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
 from dynalint_rules._shared.branch.loop_break import rewrite_loop_break
 from dynalint_rules._shared.branch.loop_return import rewrite_loop_return
@@ -32,6 +33,7 @@ from dynalint_rules._shared.guard.shown_apart import shown_apart
 from dynalint_rules._shared.guard.statements import asked_in_eager
 from dynalint_rules._shared.mask.masked import rewrite_masked
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
+from dynalint_rules._shared.number.range_loops import over_range
 
 _FILTER = (
     "the condition decides how many elements there are, but tensors need a known size; keep all elements, and "
@@ -60,15 +62,28 @@ def rewrite_decision(event: Event, project: Project, *, value: str) -> Rewrite |
     decision = decision_of(scope.parents, operand)
     # All operands of a test have the same rewrite.
     key = operand if decision.form == "value" else decision.node
-    rewrite = shared((rewrite_decision, event.function, key), lambda: _rewritten(scope, decision, operand))
+    rewrite = shared((rewrite_decision, event.function, key), lambda: _with_longer(scope, decision, operand))
     if rewrite is None:
         return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
     return rewrite
 
 
+def _with_longer(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
+    """Return the rewrite of a decision with the longer form of one that leaves out a test, or None."""
+    found = _rewritten(scope, decision, operand)
+    if found is None or not any(one.endswith(NOTHING_COUNTED) for one in found.conditions):
+        return found
+    try:
+        return replace(found, otherwise=_rewritten(scope.carefully(), decision, operand))
+    except Refusal:
+        return found
+
+
 def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
     """Return the rewrite of a decision, or None if no rewrite applies."""
     node = decision.node
+    if (found := over_range(scope, operand)) is not None:
+        return found
     if isinstance(node, ast.While):
         raise Refusal(ROUNDS)
     if isinstance(node, ast.If):
@@ -121,7 +136,7 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return)):
         raise Refusal(f"`{python}` is not a tensor, but it is part of a test with a tensor; test it in a separate `if`")
     # All tests of a chain have the same rewrite.
-    key = (_rewrite_chain, scope.function, head_of(scope, statement), python)
+    key = (_rewrite_chain, scope.function, head_of(scope, statement), python, scope.careful)
     return shared(key, lambda: _rewrite_chain(scope, statement, python, test))
 
 

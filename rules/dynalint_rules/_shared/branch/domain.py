@@ -14,6 +14,7 @@ from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.autograd import without_gradients
 from dynalint_rules._code.names import lineage
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.counted import is_count
 
 # The value that replaces a function's first argument where its result is not used.
 _SAFE_ARGUMENT = {
@@ -39,10 +40,14 @@ _HOPELESS = {
 
 @dataclass(frozen=True)
 class Guarded:
-    """An operand to replace with `safe` where the other branch is selected."""
+    """An operand to replace with `safe` where the other branch is selected.
+
+    If `counts` is true, it is a number of selected elements, and clamping it is enough.
+    """
 
     node: ast.expr
     safe: str
+    counts: bool = False
 
 
 def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
@@ -85,7 +90,7 @@ def _is_float(scope: Scope, node: ast.expr) -> bool:
 
 def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:
     if isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
-        return [Guarded(node.right, "1")] if _is_tensor(scope, node.right) else []
+        return [_divisor(scope, node.right)] if _is_tensor(scope, node.right) else []
     if isinstance(node.op, ast.Pow):
         return _of_power(scope, node.left, node.right)
     return []
@@ -111,7 +116,7 @@ def _of_call(scope: Scope, node: ast.Call, *, gradients: bool) -> list[Guarded]:
     if last in _POWERS and len(arguments) == 2:
         return _of_power(scope, arguments[0], arguments[1])
     if last in _DIVISIONS:
-        return [Guarded(one, "1") for one in arguments[1:] if _is_tensor(scope, one)]
+        return [_divisor(scope, one) for one in arguments[1:] if _is_tensor(scope, one)]
     if last in _SAFE_ARGUMENT and arguments:
         return [Guarded(arguments[0], _SAFE_ARGUMENT[last])] if _is_tensor(scope, arguments[0]) else []
     api = scope.project.api
@@ -122,6 +127,10 @@ def _of_call(scope: Scope, node: ast.Call, *, gradients: bool) -> list[Guarded]:
             "its argument first"
         )
     return []
+
+
+def _divisor(scope: Scope, node: ast.expr) -> Guarded:
+    return Guarded(node, "1", counts=not scope.careful and is_count(scope, node))
 
 
 def _of_power(scope: Scope, base: ast.expr, exponent: ast.expr) -> list[Guarded]:

@@ -37,6 +37,7 @@ from dynalint_rules._shared.branch.choice import (
     require_tensors,
     without_zeros,
 )
+from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.selected_names import plan_of
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
@@ -220,6 +221,12 @@ class _EarlyReturn:
                 texts.append(text)
                 continue
             value_then = self._rendered(other, guards, GUARD_ORDERS[1])
+            early_first = self.returning is self.statement.body
+            found = needs_no_test(scope, self.statement.test, (one, other) if early_first else (other, one))
+            if found is not None and found[0] == int(early_first):
+                self.conditions.append(found[1])
+                texts.append(value_then)
+                continue
             sides = [BranchValue(one, scope.kind(one)), BranchValue(other, scope.kind(other))]
             self.conditions += require_tensors(scope, sides)
             refuse_other_sizes(scope, sides)

@@ -46,6 +46,7 @@ from dynalint_rules._shared.branch.choice import (
     require_tensors,
     without_zeros,
 )
+from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.truth import Truth
@@ -95,13 +96,18 @@ class Writer:
             )
         statements = len(self.plan.rows) + len(self.plan.temporaries)
         results = [block.result for block in chain.blocks if block.result is not None]
-        bind = statements + _choices(results) > 1 or any(self.guards)
+        bind = statements + _choices(results) > 1 or any(not one.counts for own in self.guards for one in own)
         self._name_tests(truths, bind=bind)
+        named = list(self.lines)
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
             raise Refusal("no branch does anything; remove the test")
         if results:
             self.lines.append(f"return {self._result(results)}")
+        for line in named:
+            name = line.partition(" = ")[0]
+            if not any(name in other for other in self.lines if other is not line):
+                self.lines.remove(line)
         if not any(self.tests[0] in line for line in self.lines):
             # If the values are equal in all branches, the test is removed, so it must not have side effects.
             effects_of(self.scope, self.chain.tests[:1])
@@ -157,17 +163,24 @@ class Writer:
 
     def _write_choice(self, name: str, values: list[Assignment | None]) -> None:
         scope, head = self.scope, self.chain.head
+        if None in values and not is_bound_before(scope, name, head):
+            raise Refusal(f"`{name}` is only assigned in one branch; assign it before the test as well")
+        nodes = [one.value if one is not None else ast.Name(name, ast.Load()) for one in values]
+        found = needs_no_test(scope, self.chain.tests[0], nodes) if len(values) == 2 else None
+        only = values[found[0]] if found is not None else None
+        if found is not None and only is not None:
+            self.conditions.append(found[1])
+            self.lines.append(f"{name} {self._without_test(only, found[0])}")
+            return
         sides: list[BranchValue] = []
         texts: list[str] = []
         for index, assignment in enumerate(values):
             if assignment is not None:
                 sides.append(BranchValue(assignment.value, scope.kind(assignment.value)))
                 texts.append(self.plan.temporaries.get(assignment.value) or self._value(assignment, index))
-            elif is_bound_before(scope, name, head):
+            else:
                 sides.append(BranchValue(None, kind_left(scope, name, head), name))
                 texts.append(name)
-            else:
-                raise Refusal(f"`{name}` is only assigned in one branch; assign it before the test as well")
         if len(set(texts)) == 1:
             self.lines.append(f"{name} = {held_together(texts[0])}")
             return
@@ -178,6 +191,16 @@ class Writer:
             written = [side.node for side in sides if side.node is not None]
             texts = without_zeros(scope, written, texts) if len(written) == len(texts) else texts
         self.lines.append(f"{name} = {self._where(texts)}")
+
+    def _without_test(self, assignment: Assignment, index: int) -> str:
+        """Return an assignment after its target, as in `= x` or `+= x`, that has the right value for both sides."""
+        sign = _OPERATORS.get(type(assignment.operator)) if assignment.operator is not None else None
+        if sign is None or assignment.place is not None:
+            text = self.plan.temporaries.get(assignment.value) or self._value(assignment, index)
+            return f"= {held_together(text)}"
+        self.conditions.append(NO_RAISE)  # a leaf that requires a gradient cannot be changed in place
+        text = self._operand(assignment.written, self._rendered(assignment.written, index), index)
+        return f"{sign}= {held_together(text)}"
 
     def _require_tensors(self, sides: Sequence[BranchValue], target: str | None) -> None:
         self.conditions += require_tensors(self.scope, sides)
@@ -242,7 +265,9 @@ class Writer:
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
         """Return the text of an operand. If necessary, it is made harmless where its block is not selected."""
         found = next((one for one in self.guards[index] if one.node is node), None)
-        return text if found is None else self._guard(index).format(operand=text, safe=found.safe)
+        if found is None:
+            return text
+        return f"{text}.clamp(min=1)" if found.counts else self._guard(index).format(operand=text, safe=found.safe)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """Return the text of an expression in block `index`, with operands harmless where the block is not selected."""
@@ -269,6 +294,9 @@ class Writer:
             parts = [self._result(list(cells), inner=True) for cells in zip(*rows, strict=True)]
             text = ", ".join(parts) + ("," if len(parts) == 1 else "")
             return f"({text})" if inner else text
+        if len(results) == 2 and (found := needs_no_test(scope, self.chain.tests[0], results)) is not None:
+            self.conditions.append(found[1])
+            return texts[found[0]]
         sides = [BranchValue(result, scope.kind(result)) for result in results]
         self._require_tensors(sides, None)
         return self._where(without_zeros(scope, results, texts))

@@ -26,7 +26,8 @@ class NumberFlow:
     """The `conditions` for keeping the tensor and the `changes` in behaviour, as clauses.
 
     `edits` are the changes required at the uses, and `imports` are the imports that these need. `leaves` are the codes
-    of decisions on the tensor that other rules rewrite. `meets` is true if there are other uses.
+    of decisions on the tensor that other rules rewrite. `meets` is true if there are other uses. `widens` is true if
+    the number may decide the dtype of a tensor that has no dimensions, which a longer form converts it to.
     """
 
     conditions: dict[str, None] = field(default_factory=dict)
@@ -35,6 +36,7 @@ class NumberFlow:
     imports: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     meets: bool = False
+    widens: bool = False
 
     def add(self, other: NumberFlow) -> None:
         """Add what follows from the uses elsewhere."""
@@ -44,6 +46,7 @@ class NumberFlow:
         self.imports = self.imports or other.imports
         self.leaves = self.leaves or other.leaves
         self.meets |= other.meets
+        self.widens |= other.widens
 
     @property
     def safety(self) -> Safety:
@@ -92,8 +95,10 @@ class Follower:
         plain = isinstance(other, ast.Name | ast.Attribute) and (
             isinstance(node, ast.Name | ast.Attribute | ast.Call) or not self.wide
         )
-        single = tensor is not None and tensor.rank == 0 and tensor.dtype == "float"
-        if self.converted and dtype == "float" and plain and single:
+        if not (self.converted and dtype == "float" and plain and tensor is not None and tensor.dtype == "float"):
+            return
+        self.flow.widens |= tensor.rank is None
+        if tensor.rank == 0 or (tensor.rank is None and self.scope.careful):
             converted = rw.calling("to", rw.name(f"{ast.unparse(other)}.dtype"))
             if self.mixed is None:
                 self.flow.edits.append((node, converted))

@@ -34,7 +34,7 @@ _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.A
 class Reduction:
     """A call that reduces the selected values. They have `own` dimensions per element of the mask.
 
-    If it is `by_row`, it reduces rows that a mask with one dimension selects to a single row, and otherwise to a number.
+    If it is `by_row`, it reduces the rows that a mask selects to a single row, and otherwise to a number.
     """
 
     values: ast.expr

@@ -12,6 +12,8 @@ from dynalint.rulebook.pages import Example
 from dynalint.rules import Declined, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView
+from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
+from dynalint_rules.state.python_counter import PythonCounter
 from dynalint_rules.tensor_to_python.item import ItemOfTensor
 from dynalint_rules.tensor_to_python.math_call import MathOnTensor
 from dynalint_rules.tensor_to_python.number import NumberOfTensor
@@ -555,3 +557,71 @@ def test_a_number_that_a_lambda_returns() -> None:
 def test_the_help_for_a_math_function_names_a_torch_function_only_if_there_is_one(call: str, instead: str) -> None:
     findings = check_source("m.py", f"import math\n{HEAD}    return x * {call}\n")
     assert [one.help for one in findings if one.code == "DYN208"] == [f"Use {instead} on the tensor."]
+
+
+COUNTED = """
+import torch
+from torch import nn
+
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.step = 0
+
+    def forward(self, x):
+        self.step += 1
+        weight = self.step / 10
+        loss = torch.mean(self.fc(x), dim=0)
+        return weight * loss
+"""
+
+
+def test_a_counter_is_converted_where_a_run_shows_that_it_decides_the_dtype() -> None:
+    rule = PythonCounter()
+    (found,) = StaticView(Case(rule, Example("x", COUNTED)), [rule]).own
+    assert isinstance(found.answer, Rewrite)
+    assert "weight * loss" in new_code(found.answer)
+    assert found.answer.otherwise is not None
+    assert "weight.to(loss.dtype) * loss" in new_code(found.answer.otherwise)
+
+
+@pytest.mark.parametrize(
+    ("loop", "use"),
+    [
+        ("for s in torch.arange(3):", "x = x + betas[s] * (s / 2)"),
+        ("for i, s in enumerate(torch.arange(2, -1, -1, dtype=torch.long)):", "x = x * i + betas[s]"),
+        ("steps = torch.arange(x.shape[0], device=x.device)\nfor s in steps:", "x = x + betas[s : s + 1] * len(steps)"),
+        ("for s in torch.arange(3):", "k = s + 1\n    x = x + betas[k] + torch.full((2,), k)"),
+        ("for s in torch.arange(3):", "x = x + betas[s.item()]"),
+    ],
+)
+def test_a_loop_over_an_arange_becomes_a_loop_over_a_range(loop: str, use: str) -> None:
+    found = rewrite(f"betas = x.exp()\n{loop}\n    if s > 1:\n        x = x + 1\n    {use}\nreturn x", BranchOnTensor())
+    assert "range(" in new_code(found).replace("arange(", "")
+    assert "arange(" not in new_code(found)
+    assert ".item()" not in new_code(found)
+
+
+@pytest.mark.parametrize(
+    ("loop", "use"),
+    [
+        ("for s in torch.arange(3):", "x = x + s.unsqueeze(0)"),
+        ("for s in torch.arange(3):", "x = x + layer(s)"),
+        ("for s in torch.arange(3):", "kept = [s, s]"),
+        ("for s in torch.arange(0.0, 1.0, 0.5):", "x = x + 1"),
+        ("for s in torch.arange(3, dtype=torch.float):", "x = x + 1"),
+        ("for s in torch.arange(int(x.sum())):", "x = x + 1"),
+        ("steps = torch.arange(3)\nx = x + steps\nfor s in steps:", "x = x + 1"),
+        ("for s in torch.arange(3):", "s = s + 1"),
+    ],
+)
+def test_a_loop_stays_if_something_else_needs_a_tensor(loop: str, use: str) -> None:
+    body = f"{loop}\n    if s > 1:\n        x = x + 1\n    {use}\nreturn x"
+    rule = BranchOnTensor()
+    code = HEAD + textwrap.indent(body, "    ") + "\n"
+    own = StaticView(Case(rule, Example("x", code)), [rule]).own
+    assert own
+    for found in own:
+        assert not isinstance(found.answer, Rewrite) or "arange(" in new_code(found.answer)

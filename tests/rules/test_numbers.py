@@ -559,7 +559,7 @@ def test_the_help_for_a_math_function_names_a_torch_function_only_if_there_is_on
     assert [one.help for one in findings if one.code == "DYN208"] == [f"Use {instead} on the tensor."]
 
 
-COUNTED = """
+ANNEALED = """
 import torch
 from torch import nn
 
@@ -580,7 +580,7 @@ class M(nn.Module):
 
 def test_a_counter_is_converted_where_a_run_shows_that_it_decides_the_dtype() -> None:
     rule = PythonCounter()
-    (found,) = StaticView(Case(rule, Example("x", COUNTED)), [rule]).own
+    (found,) = StaticView(Case(rule, Example("x", ANNEALED)), [rule]).own
     assert isinstance(found.answer, Rewrite)
     assert "weight * loss" in new_code(found.answer)
     assert found.answer.otherwise is not None

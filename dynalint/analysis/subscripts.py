@@ -12,7 +12,6 @@ from dynalint.analysis.events import Subscript
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind, join, join_all
 from dynalint.analysis.ranks import indexed
-from dynalint.analysis.steps import walk
 
 _MODULE_LISTS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ParameterList")
 
@@ -52,10 +51,10 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
 
 
 def _index_of(frame: Frame, node: ast.expr) -> Kind:
-    """Return the kind of an index, in which tensors of unknown dtype are masks if their name or use says so."""
+    """Return the kind of an index, in which tensors of unknown dtype are masks if their names end with `mask`."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     record = frame.record if frame.record is not None else {}
-    before = {part: record.get(part, k.NOTHING) for part in parts if _is_named_mask(part) or _is_asked(frame, part)}
+    before = {part: record.get(part, k.NOTHING) for part in parts if _is_named_mask(part)}
     index = evaluate(frame, node)
     if not before or (isinstance(node, ast.Tuple) and len(getattr(index, "items", None) or ()) != len(parts)):
         return index
@@ -73,18 +72,6 @@ def _index_of(frame: Frame, node: ast.expr) -> Kind:
 def _is_named_mask(node: ast.expr) -> bool:
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return name.lower().endswith("mask")
-
-
-def _is_asked(frame: Frame, node: ast.expr) -> bool:
-    """Return whether the function tests a variable with `.any()` or `.all()`, which positions are not tested with."""
-    if not isinstance(node, ast.Name) or frame.function is None:
-        return False
-    known = frame.function.known
-    if _is_asked not in known:
-        calls = (one for one in walk(frame.function.node) if isinstance(one, ast.Call) and not one.args)
-        methods = [one.func for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr in ("any", "all")]
-        known[_is_asked] = {one.value.id for one in methods if isinstance(one.value, ast.Name)}
-    return node.id in known[_is_asked]
 
 
 def _indexable(base: Kind, *, not_by_place: bool) -> Kind:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.confirm.options import Target
@@ -62,11 +62,20 @@ class TriedUnit:
         self.notes += run.notes
         self.passed |= run.passed
         if run.verification is not None:
-            self.refute(run.verification.detail, raises=run.verification.raises)
+            self._settle(run.verification.outcome, run.verification.detail, raises=run.verification.raises)
 
     def refute(self, detail: str, *, raises: bool = False) -> None:
         """Settle the case because a difference was found."""
-        self.verification = Verification("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
+        self._settle("refuted", detail, raises=raises)
+
+    def leave_open(self, detail: str) -> None:
+        """Settle the case because a root that has to be run could not be run to completion."""
+        self._settle("unverifiable", detail)
+
+    def _settle(
+        self, outcome: Literal["proven", "refuted", "unverifiable"], detail: str, *, raises: bool = False
+    ) -> None:
+        self.verification = Verification(outcome, detail, self.inputs, len(self.sides), len(self.seen), raises)
 
     def outcome(self) -> Verification:
         """Return the result. Call this after all targets have been tried."""

@@ -207,6 +207,9 @@ class WorkerVerifier:
                 what = f"{target.name}: {difference['what']}, with {difference['where']}"
                 what += ", which `--equivalence practical` accepts" if difference["passes"] else ""
                 case.refute(what, raises=difference["raises"])
+            elif obstacle is not None and not answer.done and self._options.example_for(target) is not None:
+                # Another root may not run what is different in this one, which the user wants to be run.
+                case.leave_open(obstacle)
             elif obstacle is not None:
                 case.obstacles.append(obstacle)
             else:

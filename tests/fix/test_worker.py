@@ -225,6 +225,38 @@ def test_an_heir_is_run_where_the_model_itself_cannot_be(tmp_path: Path) -> None
             assert verify({}, after, [unit])[unit].outcome == outcome
 
 
+@pytest.mark.parametrize(("declared", "outcome"), [(True, "unverifiable"), (False, "proven")])
+def test_another_root_does_not_replace_a_declared_example_that_was_lost(
+    path: Path, monkeypatch: pytest.MonkeyPatch, declared: bool, outcome: str
+) -> None:
+    class FakeWorker:
+        hello = Hello("3", "2")
+
+        def __init__(self, options: object) -> None: ...
+
+        def ask(self, operation: str, request: Mapping[str, Any]) -> Answer:
+            if operation != "operations.verifying:verify":
+                return Answer("done", {}, {}, "")
+            if request["target"]["qualname"] == "Model":
+                return Answer("timeout", {}, {"seconds": 10}, "running Model")
+            ran = {"inputs": 7, "returned": 7, "error": "", "rounded": False, "stride": 1, "passed": []}
+            parts = {"ran": ran, "seen": request["sides"], "difference": None, "compiled": {"problem": "nobody asked"}}
+            return Answer("done", parts, {}, "")
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(executors, "Worker", FakeWorker)
+    file = read_source(path)
+    unit = unit_of(file, [(FIRST, "h")])
+    after = {path: replaced(file.text, merged([unit.plan])[path])}
+    roots = [Target(path, "model", "Model"), Target(path, "model", "Other")]
+    given = options(path) if declared else replace(options(path), examples={})
+    with WorkerVerifier(given, roots, heirs={roots[0]: [roots[1]]}) as verify:
+        verification = verify({}, after, [unit])[unit]
+    assert verification.outcome == outcome
+    assert ("took longer than 10 seconds" in verification.detail) is declared
+
+
 def test_no_root_that_reaches_the_code(path: Path) -> None:
     file = read_source(path)
     unit = unit_of(file, [(FIRST, "h")], function="helper")

@@ -615,6 +615,8 @@ def test_a_loop_over_an_arange_becomes_a_loop_over_a_range(loop: str, use: str) 
         ("for s in torch.arange(int(x.sum())):", "x = x + 1"),
         ("steps = torch.arange(3)\nx = x + steps\nfor s in steps:", "x = x + 1"),
         ("for s in torch.arange(3):", "s = s + 1"),
+        ("for s in torch.arange(3):", "x = x + 1 / s"),
+        ("for s in torch.arange(3):", "f = lambda y: y * s.float()\n    x = f(x)"),
     ],
 )
 def test_a_loop_stays_if_something_else_needs_a_tensor(loop: str, use: str) -> None:

@@ -90,7 +90,11 @@ def _takes_number(scope: Scope, node: ast.expr, changes: list[rw.Change]) -> boo
     if isinstance(parent, ast.BinOp):
         other = parent.right if parent.left is node else parent.left
         kind = scope.kind(other)
-        return as_tensor(kind) is not None or (k.is_number(kind) and _takes_number(scope, parent, changes))
+        if as_tensor(kind) is not None:
+            return True
+        # A tensor that is zero gives infinity where Python raises an exception.
+        divides = parent.right is node and isinstance(parent.op, ast.Div | ast.FloorDiv | ast.Mod)
+        return not divides and k.is_number(kind) and _takes_number(scope, parent, changes)
     if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
         return _takes_number(scope, parent, changes)
     if isinstance(parent, ast.Attribute):

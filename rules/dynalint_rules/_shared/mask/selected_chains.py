@@ -16,7 +16,7 @@ from dynalint_rules._code.selection import Selection, is_selected, selection_of
 from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
-from dynalint_rules._shared.mask.trailing_dimensions import is_certain, rank_of, row_size, trailing
+from dynalint_rules._shared.mask.trailing_dimensions import is_certain, row_size, trailing
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -32,15 +32,11 @@ _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.A
 
 @dataclass
 class Reduction:
-    """A call that reduces the selected values. They have `own` dimensions per element of the mask.
-
-    If it is `by_row`, it reduces the rows that a mask selects to a single row, and otherwise to a number.
-    """
+    """A call that reduces the selected values to one number. They have `own` dimensions per element of the mask."""
 
     values: ast.expr
     name: str
     own: int
-    by_row: bool = False
 
 
 @dataclass
@@ -258,8 +254,6 @@ class Chain:
         name, receiver = method.attr, method.value
         if name in ("sum", "mean") and not call.args and not call.keywords:
             return self._reduce(call, receiver, name, own)
-        if name in ("sum", "mean") and _reduces_rows(call) and rank_of(self.scope, self.read.mask) in (1, None):
-            return self._reduce(call, receiver, name, max(own, 1), by_row=True)
         if name == "to" and all(is_pure(self.scope, one) for one in call.args) and not call.keywords:
             return self._climb(call, statement, own)
         elementwise = name in ELEMENTWISE and self._all_along(call, None, own)
@@ -285,17 +279,10 @@ class Chain:
             return True
         return tensor is not None and (tensor.rank == 0 or (own > 0 and tensor.origin is not None))
 
-    def _reduce(self, call: ast.Call, values: ast.expr, name: str, own: int, *, by_row: bool = False) -> int:
-        found = self.reduced.setdefault(call, Reduction(values, name, own, by_row))
+    def _reduce(self, call: ast.Call, values: ast.expr, name: str, own: int) -> int:
+        found = self.reduced.setdefault(call, Reduction(values, name, own))
         found.own = max(found.own, own)
         return -1
-
-
-def _reduces_rows(call: ast.Call) -> bool:
-    """Return whether the only argument of a reduction is the first dimension."""
-    given = [*call.args, *(one.value for one in call.keywords if one.arg in ("dim", "axis"))]
-    first = len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value == 0
-    return first and len(call.args) + len(call.keywords) == 1
 
 
 def is_stable(scope: Scope, read: Selection) -> bool:

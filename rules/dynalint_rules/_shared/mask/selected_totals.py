@@ -74,7 +74,7 @@ def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
             both = rw.operation(_mask_over(chain, 0), "&", values)
             changes.append((call, rw.method(both, "sum")))
         else:
-            changes.append((call, _total(chain, values, count, found.name, found.own, by_row=found.by_row)))
+            changes.append((call, _total(chain, values, count, found.name, found.own)))
     for call, (loss, reached) in chain.losses.items():
         if loss.takes_labels:
             changes += loss.with_ignored(scope, call, mask, value)
@@ -161,15 +161,9 @@ def _total(
     count: cst.BaseExpression,
     name: str,
     own: int,
-    *,
-    by_row: bool = False,
 ) -> cst.BaseExpression:
-    """Return the reduction of `values` over the full shape, or over the rows if it is `by_row`."""
+    """Return the reduction of `values` over the full shape."""
     scope = chain.scope
-    if by_row:
-        zeros = rw.call(f"{scope.torch}.where", _mask_over(chain, own), values, rw.number(0))
-        total = rw.method(zeros, "sum", rw.number(0))
-        return total if name == "sum" else rw.operation(total, "/", count)
     if name == "mean":
         values = rw.method(values, "flatten", rw.number(-own)) if own > 1 else values
         values = rw.method(values, "mean", rw.number(-1)) if own else values

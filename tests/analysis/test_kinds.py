@@ -95,6 +95,7 @@ def containers(inner: st.SearchStrategy[k.Kind]) -> st.SearchStrategy[k.Kind]:
             st.integers(0, 2),
         ),
         st.lists(INSTANCES, min_size=1, max_size=3).map(lambda some: k.Function(CALL, k.join_all(some))),
+        inner.map(lambda receiver: k.Method(receiver, "add")),
         st.lists(inner, min_size=1, max_size=3).map(k.join_all),
     )
 
@@ -108,6 +109,12 @@ def test_join_is_idempotent(kind: k.Kind) -> None:
     assert k.join(kind, kind) == kind
     assert k.join(kind, k.NOTHING) == kind == k.join(k.NOTHING, kind)
     assert k.join(kind, k.UNKNOWN) == k.UNKNOWN or kind is k.NOTHING
+
+
+def test_a_method_of_tensors_of_two_ranks_is_one_method() -> None:
+    methods = [k.Method(k.Tensor("float", rank), "add") for rank in (1, 2)]
+    assert k.join_all(methods) == k.Method(k.Tensor("float"), "add")
+    assert k.join(methods[0], k.Method(k.STR, "add")).members == (methods[0], k.Method(k.STR, "add"))
 
 
 @given(KINDS, KINDS)

@@ -22,6 +22,7 @@ from dynalint.analysis.kinds.values import (
     Home,
     Instance,
     Key,
+    Method,
     Object,
     Partial,
     Sequence,
@@ -188,6 +189,9 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
         constant = left.constant if is_same_constant(left.constant, right.constant) else MISSING
         return left if constant is left.constant and source is left.source else Value(left.type, constant, source)
+    if isinstance(left, Method) and isinstance(right, Method):
+        receiver = _merge(left.receiver, right.receiver) if left.name == right.name else None
+        return None if receiver is None else replace(left, receiver=receiver)
     if isinstance(left, (Function, Partial)):
         return _merge_functions(left, right) if isinstance(left, Function) else _merge_partials(left, right)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import observers, torch_api
-from dynalint.analysis.dtypes import tensors_in
+from dynalint.analysis.dtypes import dtype_constant, tensors_in
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, DType, Kind, join_all
-from dynalint.analysis.torch_calls import is_one_number, torch_call
+from dynalint.analysis.torch_calls import convert, is_one_number, torch_call
 
 # The results of these functions do not change while Dynamo traces, so a branch on them is either compiled away or
 # always taken.
@@ -52,6 +52,20 @@ _LEGACY = {
     for name in names.split()
 } | {"torch.Tensor": "float"}
 _SHAPES_AS_TENSORS = ("torch._shape_as_tensor", "torch.onnx.operators.shape_as_tensor")
+_CONSTANTS: dict[str, Kind] = {
+    "math.pi": k.FLOAT,
+    "math.inf": k.FLOAT,
+    "math.e": k.FLOAT,
+    "math.nan": k.FLOAT,
+    "math.tau": k.FLOAT,
+    "numpy.pi": k.FLOAT,
+    "numpy.inf": k.FLOAT,
+    "numpy.e": k.FLOAT,
+    "numpy.nan": k.FLOAT,
+    "numpy.newaxis": k.NONE,
+    "sys.maxsize": k.INT,
+    "typing.TYPE_CHECKING": k.Value("bool", False),
+}
 _OBJECTS = {
     "logging.getLogger": "logging.Logger",
     "builtins.open": "io.TextIOWrapper",
@@ -93,6 +107,16 @@ _GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_z
 # Libraries with layers that return a tensor for a tensor. Layers with names such as `...WithSize` return a tuple.
 _LAYERS = ("einops.layers.", "timm.layers.", "timm.models.layers.", "torchvision.ops.")
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast", "builtins.staticmethod"}
+
+
+def named_outside(name: str) -> Kind:
+    """Return the kind of something outside the project, given its dotted name. Some constants are known."""
+    constant = torch_api.constant(name) if name.startswith("torch.") else None
+    if constant is None:
+        return _CONSTANTS.get(name) or k.external(name)
+    if constant.type == "layout":
+        return k.Value("layout", name)
+    return dtype_constant(name) if constant.type == "dtype" else convert(constant, None)
 
 
 def layer_call(type_: str, args: list[Kind]) -> Kind:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.delegation import delegated
 from dynalint.analysis.dtypes import dtype_constant
+from dynalint.analysis.externals import named_outside
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
 from dynalint.analysis.index import ClassInfo, FunctionInfo
@@ -291,33 +292,8 @@ def _of_tensor(frame: Frame, owner: k.Tensor, name: str) -> Kind:
 
 def _of_external(frame: Frame, owner: k.External, name: str) -> Kind:
     dotted = f"{owner.name}.{name}"
-    constant = frame.interpreter.project.api.constant(dotted) if dotted.startswith("torch.") else None
-    if constant is not None:
-        if constant.type == "layout":
-            return k.Value("layout", dotted)
-        return dtype_constant(dotted) if constant.type == "dtype" else convert(constant, None)
     module = frame.interpreter.project.find_module(dotted)
-    if module is not None:
-        return k.Module(module)
-    if dotted in _CONSTANTS:
-        return _CONSTANTS[dotted]
-    return k.external(dotted)
-
-
-_CONSTANTS: dict[str, Kind] = {
-    "math.pi": k.FLOAT,
-    "math.inf": k.FLOAT,
-    "math.e": k.FLOAT,
-    "math.nan": k.FLOAT,
-    "math.tau": k.FLOAT,
-    "numpy.pi": k.FLOAT,
-    "numpy.inf": k.FLOAT,
-    "numpy.e": k.FLOAT,
-    "numpy.nan": k.FLOAT,
-    "numpy.newaxis": k.NONE,
-    "sys.maxsize": k.INT,
-    "typing.TYPE_CHECKING": k.Value("bool", False),
-}
+    return named_outside(dotted) if module is None else k.Module(module)
 
 
 def _of_module(frame: Frame, owner: k.Module, name: str) -> Kind:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dynalint.analysis import kinds as k
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.externals import named_outside
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo, walk_function
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, widened
@@ -165,7 +166,7 @@ class Scopes:
         api = self._interpreter.project.api
         dotted = f"{star}.{name}"
         known = api.function(dotted) or api.torch_class(dotted) or api.constant(dotted)
-        return k.External(dotted) if known else UNKNOWN
+        return named_outside(dotted) if known else UNKNOWN
 
     def imported(self, target: Import) -> Kind:
         """Return the kind of an imported name."""
@@ -183,7 +184,7 @@ class Scopes:
             return k.Module(submodule)
         if source is not None and (source.stars or not self._interpreter.exact):
             return self.global_kind(source, target.attribute) if source.stars else UNKNOWN
-        return k.External(f"{target.module}.{target.attribute}")
+        return named_outside(f"{target.module}.{target.attribute}")
 
     def definition(self, module: ModuleInfo, name: str) -> tuple[list[ast.expr], ModuleInfo] | None:
         """Return the expressions that a project module assigns to a top-level name, and that module.

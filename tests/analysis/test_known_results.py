@@ -8,12 +8,16 @@ import pytest
 
 import dynalint
 from dynalint.analysis import analyze
+from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.analysis.kinds import Kind, Object, Tensor
 
 HEAD = """\
+import math
+from math import pi
+
 import torch
-from torch import nn
+from torch import float16, nn
 from torch.ao.quantization import MinMaxObserver, default_fake_quant
 from torch.quantization import HistogramObserver
 from elsewhere import lens_to_mask, something
@@ -52,6 +56,15 @@ def test_mask(tmp_path: Path, expression: str, dtype: str | None) -> None:
     kind = printed(tmp_path, expression)
     assert isinstance(kind, Tensor)
     assert kind.dtype == dtype
+
+
+@pytest.mark.parametrize("name", ["pi", "math.pi"])
+def test_constant_by_either_import(tmp_path: Path, name: str) -> None:
+    assert printed(tmp_path, name) == k.FLOAT
+
+
+def test_dtype_imported_by_name(tmp_path: Path) -> None:
+    assert printed(tmp_path, "float16") == printed(tmp_path, "torch.float16")
 
 
 def test_unknown_function(tmp_path: Path) -> None:

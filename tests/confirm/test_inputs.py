@@ -10,10 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dynalint.confirm.worker.dynamo import runs
+from dynalint.confirm.worker.dynamo.runs import Call
 from dynalint.confirm.worker.inputs import guessed_values
 from dynalint.confirm.worker.inputs.constructors import constructions
 from dynalint.confirm.worker.inputs.search import NoInputsError, find_call
-from dynalint.confirm.worker.inputs.variants import options, other_batch, other_ranks
+from dynalint.confirm.worker.inputs.variants import all_options, options, other_batch, other_ranks
 
 pytestmark = pytest.mark.dynamo
 
@@ -248,6 +250,8 @@ def test_an_end_that_was_asked_for_is_no_matter_of_inputs() -> None:
         ("vocab_size", 32),
         ("kernel_size", 3),
         ("num_classes", 8),
+        ("padding_idx", 0),
+        ("pad_token_id", 0),
         ("whatever", guessed_values.WIDTH),
     ],
 )
@@ -655,6 +659,33 @@ def test_an_optional_tensor_that_is_unlike_the_first_is_found_by_its_layer() -> 
     module = Captioned()
     found = [call for some in options(module, find_call(module, "cpu", 30).call) for call in some]
     assert [tuple(call[1]["pictures"].shape) for call in found] == [(5, 3, 32, 32)]
+
+
+class TokenClassifier(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.fc = nn.Linear(width, 8)
+
+    def forward(self, x, attention_mask=None, labels=None):
+        logits = self.fc(x)
+        if labels is None:
+            return logits
+        if attention_mask is None:
+            return F.cross_entropy(logits.view(-1, 8), labels.view(-1))
+        active = attention_mask.view(-1) == 1
+        return F.cross_entropy(logits.view(-1, 8)[active], labels.view(-1)[active])
+
+
+def test_optional_tensors_are_given_together() -> None:
+    module = TokenClassifier()
+    call = find_call(module, "cpu", 30).call
+
+    def works(tried: Call) -> bool:
+        return runs.call_once(module, tried).error is None
+
+    found = list(all_options(module, call, works))
+    assert found
+    assert all(sorted(kwargs) == ["attention_mask", "labels"] for _, kwargs in found)
 
 
 class Likelihood(nn.Module):

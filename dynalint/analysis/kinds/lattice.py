@@ -189,16 +189,26 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
         constant = left.constant if is_same_constant(left.constant, right.constant) else MISSING
         return left if constant is left.constant and source is left.source else Value(left.type, constant, source)
-    if isinstance(left, Method) and isinstance(right, Method):
-        receiver = _merge(left.receiver, right.receiver) if left.name == right.name else None
-        return None if receiver is None else replace(left, receiver=receiver)
-    if isinstance(left, (Function, Partial)):
-        return _merge_functions(left, right) if isinstance(left, Function) else _merge_partials(left, right)
+    if isinstance(left, (Function, Partial, Method)):
+        return _merge_callables(left, right)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:
         return _merge_sequences(left, right) if left.fields == right.fields else None
     if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
         return _merge_dictionaries(left, right)
     return Object(left.type) if isinstance(left, Object) and left.type == getattr(right, "type", None) else None
+
+
+def _merge_callables(left: Function | Partial | Method, right: Kind) -> Kind | None:
+    if isinstance(left, Function):
+        return _merge_functions(left, right)
+    return _merge_partials(left, right) if isinstance(left, Partial) else _merge_methods(left, right)
+
+
+def _merge_methods(left: Method, right: Kind) -> Method | None:
+    """Merge the same method of values whose kinds merge, such as tensors with different ranks."""
+    assert isinstance(right, Method)
+    receiver = _merge(left.receiver, right.receiver) if left.name == right.name else None
+    return None if receiver is None else replace(left, receiver=receiver)
 
 
 def _merge_functions(left: Function, right: Kind) -> Function | None:

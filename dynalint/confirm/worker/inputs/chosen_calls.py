@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..dynamo import runs
 from ..dynamo.runs import Call, Maker
-from .variants import options, other_batch, other_ranks
+from .variants import all_options, options, other_batch, other_ranks
 
 REPEATS = 3
 # A call that takes longer, in seconds of processor time, is only repeated once, and is not varied, because every mode
@@ -107,7 +107,8 @@ def choose(
         asked = _concerns(reached, spots)
         repeats = [call] * same + _wider(batch if asked or resized else None, lines)
         return ChosenCalls(repeats, [], asked, same, dict.fromkeys(range(same, len(repeats)), pace))
-    others = _others(options(function, call), lines)
+    together = all_options(function, call, lambda tried: lines(tried) is not None)
+    others = _others(options(function, call), lines) + _others(([one] for one in together), lines)
     if guessed:
         others += _others(other_ranks(call), lines)
     asked = _concerns(reached.union(*(seen for _, seen in others)), spots)

@@ -33,6 +33,7 @@ LENGTH = 7
 _BY_NAME: tuple[tuple[str, Any], ...] = (
     # Classes that are called with unknown arguments. Identity accepts anything.
     (r"(act|norm)\w*_layer|\w+_(cls|class)", nn.Identity),
+    (r"(pad(ding)?|blank|bos|eos|sos|unk|cls|sep|mask|start|end|ignored?)_(token_)?(idx|index|id|label)", 0),
     (r"(num_|n_?)?(attention_)?heads?|nheads?|num_groups", 4),
     (r"(num_key_value|num_kv|n_kv)_heads", 4),
     (r"(num_|n_)?((hidden|encoder|decoder)_)?(layers?|blocks?|stages?)|depth|repeats?|(num_|n_)?(experts|steps)", 2),

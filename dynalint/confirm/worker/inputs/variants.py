@@ -78,24 +78,42 @@ def options(function: Callable[..., Any], call: Call) -> Iterator[Iterable[Call]
 
     The alternatives for each parameter are sorted, most likely first.
     """
-    target = function.forward if isinstance(function, nn.Module) else function
     args, kwargs = call
-    first = next((leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)), None)
-    for parameter in parameters_of(target)[len(args) :]:
-        name = parameter.name
-        if name in kwargs:
-            continue
+    for parameter in _optional(function, call):
         if parameter.default is False:
-            yield [(args, {**kwargs, name: True})]
-        elif parameter.default is None and first is not None and _takes_tensor(parameter):
-            yield _with_tensor(function, call, parameter, first)
+            yield [(args, {**kwargs, parameter.name: True})]
+        else:
+            yield _with_tensor(function, call, parameter)
 
 
-def _with_tensor(
-    function: Callable[..., Any], call: Call, parameter: inspect.Parameter, first: torch.Tensor
-) -> Iterator[Call]:
+def all_options(function: Callable[..., Any], call: Call, works: Callable[[Call], bool]) -> Iterator[Call]:
+    """Yield calls that set all optional tensors that work together, with different parameters set first.
+
+    For example, a model computes a loss without padding only if it gets both labels and a mask.
+    """
+    tensors = [parameter for parameter in _optional(function, call) if parameter.default is None]
+    for order in (tensors, tensors[::-1]) if len(tensors) > 1 else ():
+        found = call
+        for parameter in order:
+            found = next(filter(works, _with_tensor(function, found, parameter)), found)
+        yield found
+
+
+def _optional(function: Callable[..., Any], call: Call) -> Iterator[inspect.Parameter]:
+    """Yield the parameters that a call does not set, and that are False or may be tensors."""
+    args, kwargs = call
+    target = function.forward if isinstance(function, nn.Module) else function
+    with_tensors = any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(call))
+    for parameter in parameters_of(target)[len(args) :]:
+        may_be_tensor = with_tensors and parameter.default is None and _takes_tensor(parameter)
+        if parameter.name not in kwargs and (parameter.default is False or may_be_tensor):
+            yield parameter
+
+
+def _with_tensor(function: Callable[..., Any], call: Call, parameter: inspect.Parameter) -> Iterator[Call]:
     """Yield calls with a tensor for an optional parameter: like the first tensor, or else as its name suggests."""
     args, kwargs = call
+    first = next(leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor))
     yield from ((args, {**kwargs, parameter.name: value}) for value in _tensors_like(parameter.name, first))
     found = with_option(function, call, parameter, first.device.type)
     yield from () if found is None else [found]

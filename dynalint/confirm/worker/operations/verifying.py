@@ -49,6 +49,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from ..comparing.compiled_fix import compiled_after, first_line
@@ -62,7 +63,7 @@ from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
 from ..dynamo.runs import Call
 from ..inputs.targets import BuiltTarget, ProblemError, recorded_subject, subject_of
-from ..inputs.variants import options
+from ..inputs.variants import all_options, options
 from ..process.wire import Reply, Silent
 from ..source.versions import Version
 
@@ -181,7 +182,7 @@ def _versions(
 
 
 def _fuller_call(original: ComparedVersion, search: InputSearch) -> Call | None:
-    """Return a call with an optional argument that reaches required branches, if the usual call does not reach them."""
+    """Return a call with optional arguments that reaches required branches, if the usual call does not reach them."""
     if not search.wanted:
         return None
     again = original.again()
@@ -190,13 +191,18 @@ def _fuller_call(original: ComparedVersion, search: InputSearch) -> Call | None:
     def reached(call: Call) -> frozenset[Side]:
         return search.wanted & search.shown_by(partial(try_out, replace(again, call=call), function))
 
+    def works(call: Call) -> bool:
+        with again.version.active(), runs.force_eager():
+            return attempt(function, BASE.of(call), BASE.seed, training=True) is None
+
     usual = reached(original.call)
     if usual == search.wanted:
         return None
+    target = fresh(again, training=True)
     with again.version.active(), runs.force_eager():
-        calls = (call for some in options(fresh(again, training=True), again.call) for call in some)
-        working = [call for call in calls if attempt(function, BASE.of(call), BASE.seed, training=True) is None]
-    return next((call for call in working if reached(call) - usual), None)
+        single = [call for some in options(target, again.call) for call in some if works(call)]
+    fuller = chain(single, all_options(target, again.call, works))
+    return next((call for call in fuller if reached(call) - usual), None)
 
 
 def _called(subject: ComparedVersion, call: Call) -> ComparedVersion:

@@ -5,6 +5,9 @@ return x[i[:, 0], i[:, 1]].sum()        return x[i_mask].sum()
 
 idx = torch.where(mask)[0]
 x[idx] = y[idx]                         x[mask] = y[mask]
+
+mask = torch.nonzero(y == 0)            mask = y == 0
+x.index_fill_(0, mask.squeeze(), 0)     x[mask] = 0
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import re
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import Call, Rewrite, k, rw, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import has_one_value, loads, parameters, statement_of, stores
@@ -65,14 +69,14 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
     """Return the rewrite of named indices that are only used to index or to count, or None if they have other uses."""
     statement = event.statement
     mask, apart = listed_tensor(event)
-    known = scope.tensor(mask) if mask is not None else None
+    known = _tensor_given(scope, event, mask) if mask is not None else None
     if mask is None or known is None or not isinstance(statement, ast.Assign) or not is_pure(scope, mask):
         return None
     names, rows = names_of(scope, statement, event.node, apart=apart)
     if not names or not all(is_bound_once(scope, name) for name in names):
         return None
     kept = known.dtype == "bool" and isinstance(mask, ast.Name) and _is_kept(scope, mask.id)
-    text = scope.text(mask) if kept else scope.fresh_name(f"{_INDEX.sub('', names[0])}_mask".lstrip("_"))
+    text = scope.text(mask) if kept else _name_for_mask(scope, names)
     places = _Places(mask, names, rows, text, known.rank)
     if not all(_replace(scope, places, load) for name in names for load in loads(scope, name)):
         return None
@@ -81,6 +85,14 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
     flow, leaves = places.flow, (*places.flow.leaves, *places.leaves)
     title = "Use the mask instead of the indices"
     return Rewrite(title, flow.safety, edits, flow.clauses, scope.imports, tuple(dict.fromkeys(leaves)))
+
+
+def _tensor_given(scope: Scope, event: Call, mask: ast.expr) -> k.Tensor | None:
+    """Return what is known about the tensor whose indices are computed. Functions of torch only accept tensors."""
+    known = scope.tensor(mask)
+    if known is None and event.callee.startswith("torch.") and isinstance(scope.kind(mask), k.Unknown):
+        return k.BOOL_TENSOR if isinstance(mask, ast.Compare) else k.TENSOR
+    return known
 
 
 def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool) -> tuple[tuple[str, ...], bool]:
@@ -97,6 +109,12 @@ def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool
     flat = ("[0]",) if apart else ("[:, 0]", *(f".{one}" for one in _FLATTENED))
     whole = ast.unparse(statement.value) in {f"{ast.unparse(node)}{after}" for after in flat}
     return ((target.id,) if whole and node in walk(statement.value) else ()), False
+
+
+def _name_for_mask(scope: Scope, names: tuple[str, ...]) -> str:
+    if len(names) == 1 and "mask" in names[0]:
+        return names[0]
+    return scope.fresh_name(f"{_INDEX.sub('', names[0])}_mask".lstrip("_"))
 
 
 def is_bound_once(scope: Scope, name: str) -> bool:
@@ -120,7 +138,44 @@ def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
 def _replace(scope: Scope, places: _Places, load: ast.Name) -> bool:
     """Record the replacement for a use of the indices, and return False if it neither indexes nor counts."""
     asked = count_of(scope, load)
-    return _counted(scope, places, asked) if asked is not None else _indexed(scope, places, load)
+    if asked is not None:
+        return _counted(scope, places, asked)
+    return _asked_for_dimensions(scope, places, load) or _filled(scope, places, load) or _indexed(scope, places, load)
+
+
+def _asked_for_dimensions(scope: Scope, places: _Places, load: ast.Name) -> bool:
+    """Return whether a test asks if the indices have dimensions, which is as true of the mask."""
+    test: ast.AST = load
+    while isinstance(test, ast.expr) and not isinstance(test, ast.Compare):
+        test = scope.parents[test]
+    asked = [f"{load.id}.{size} {sign}" for size in ("dim()", "ndim", "ndimension()") for sign in ("> 0", "!= 0")]
+    if ast.unparse(test) not in asked or places.rank == 0:
+        return False
+    if places.rank is None:
+        places.flow.conditions[f"{scope.quote(places.mask)} has one dimension"] = None
+    places.edits.append((load, places.text))
+    return True
+
+
+def _filled(scope: Scope, places: _Places, load: ast.Name) -> bool:
+    """Return whether the indices are those of an `x.index_fill_(0, indices, number)`, which a masked store replaces."""
+    statement = statement_of(scope, load)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) != 3:
+        return False
+    flat = (load.id, *(f"{load.id}.{one}" for one in (*_FLATTENED, "squeeze()")))
+    written = [ast.unparse(one) for one in call.args[:2]]
+    if (
+        callee(scope, call) != "Tensor.index_fill_"
+        or written[0] != "0"
+        or written[1] not in flat
+        or not (k.is_number(scope.kind(call.args[2])) and places.rank in (None, 1))
+    ):
+        return False
+    filled = call.func.value
+    _require_shape(scope, places, filled, 1)
+    places.edits.append((statement, [f"{scope.text(filled)}[{places.text}] = {scope.text(call.args[2])}"]))
+    return True
 
 
 def _counted(scope: Scope, places: _Places, asked: Count) -> bool:
@@ -155,14 +210,18 @@ def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
         places.leaves[_STORED] = None
     elif not isinstance(statement, ast.Assign) or not (stores or k.is_number(scope.kind(statement.value))):
         return False
-    if places.rank is None:
-        many = "one dimension" if dimensions == 1 else f"{dimensions} dimensions"
-        places.flow.conditions[f"{scope.quote(places.mask)} has {many}"] = None
-    read_from = scope.quote(read.value)
-    shown = f"{scope.quote(places.mask)} has the same size as {read_from} in each of the mask's dimensions"
-    places.flow.conditions[shown] = None
+    _require_shape(scope, places, read.value, dimensions)
     places.edits.append((read, rw.item(rw.kept(scope.file, read.value), rw.name(places.text))))
     return True
+
+
+def _require_shape(scope: Scope, places: _Places, tensor: ast.expr, dimensions: int) -> None:
+    """Add the conditions for a mask that is an index for the first dimensions of a tensor."""
+    mask = scope.quote(places.mask)
+    if places.rank is None:
+        many = "one dimension" if dimensions == 1 else f"{dimensions} dimensions"
+        places.flow.conditions[f"{mask} has {many}"] = None
+    places.flow.conditions[f"{mask} has the same size as {scope.quote(tensor)} in each of the mask's dimensions"] = None
 
 
 def _stores_selected(scope: Scope, places: _Places, statement: ast.Assign | ast.AugAssign) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.rulekit import k, rw, walk
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.names import only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.mask.trailing_dimensions import rank_of
 
@@ -115,8 +116,11 @@ def _of_layer(scope: Scope, call: ast.Call, function: str) -> Loss | None:
 
 
 def _made(scope: Scope, layer: ast.expr) -> ast.Call | None:
-    """Return the call that creates an attribute's layer, if there is only one."""
+    """Return the call that creates the layer of an attribute or a variable, if there is only one."""
     owner = scope.function.owner
+    value = only_value(scope, layer.id, layer) if isinstance(layer, ast.Name) else layer
+    if isinstance(value, ast.Call):
+        return value
     if not isinstance(layer, ast.Attribute) or owner is None:
         return None
     made = [one for cls in scope.project.mro(owner) for _, one in cls.stores.get(layer.attr, ())]

@@ -38,7 +38,8 @@ def is_passed_up(scope: Scope) -> bool:
 def results_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.expr]] | None:
     """Return the calls to a plain method, or the reads of a property, each with the function that contains it.
 
-    Return None unless all of them are on `self` in the same file.
+    Return None unless all of them are on `self` in the same file. The same name on `self` of other classes does not
+    count.
     """
     function, project = scope.function, scope.project
     decorators = function.node.decorator_list if isinstance(function.node, ast.FunctionDef) else None
@@ -54,8 +55,11 @@ def results_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.expr]] | None:
     family = Attribute(function.owner, function.name, project).family
     found: list[tuple[FunctionInfo, ast.expr]] = []
     for file, user, node in project.attribute_uses(function.name):
-        own = user is not None and user.owner in family and ast.unparse(node.value) == self_name(user)
-        if user is None or not own or file is not scope.file or not isinstance(node.ctx, ast.Load):
+        if user is None or user.owner is None or ast.unparse(node.value) != self_name(user):
+            return None
+        if user.owner not in family:
+            continue  # another class's attribute with the same name
+        if file is not scope.file or not isinstance(node.ctx, ast.Load):
             return None
         call = project.parents(user).get(node)
         if not read and not (isinstance(call, ast.Call) and call.func is node):

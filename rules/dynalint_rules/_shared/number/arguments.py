@@ -183,7 +183,7 @@ class CallFollower(Follower):
         self.flow.add(inner.flow)
 
     def returned(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check a number that is returned to the user or to other methods. Uses in other methods are followed.
+        """Check a number that is returned, alone or in a tuple. Uses in other methods are followed.
 
         Raises:
             Refusal: If a caller is not known, or may need a number.
@@ -192,7 +192,10 @@ class CallFollower(Follower):
         if caller is None or is_passed_up(scope):
             self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
             return
-        results = results_on_self(scope) if isinstance(scope.parents[node], ast.Return) else None
+        parent = scope.parents[node]
+        items = parent.elts if isinstance(parent, ast.Tuple) else []
+        whole = scope.parents[parent] if items else parent
+        results = results_on_self(scope) if isinstance(whole, ast.Return) else None
         if results is None or scope.function.qualname in self.functions:
             shown = scope.quote(node)
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both together")
@@ -201,8 +204,24 @@ class CallFollower(Follower):
         ] = None
         for user, result in results:
             inner = self._inside(user)
-            inner.climb(result, dtype)
+            if items:
+                inner.unpacked(result, items.index(node), len(items), dtype)
+            else:
+                inner.climb(result, dtype)
             self.flow.add(inner.flow)
+
+    def unpacked(self, result: ast.expr, position: int, size: int, dtype: k.DType | None) -> None:
+        """Check the item at `position` of a tuple that another method returns. The tuple has `size` items."""
+        statement = self.scope.parents[result]
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        if not (isinstance(statement, ast.Assign) and isinstance(target, ast.Tuple) and len(target.elts) == size):
+            self.refuse(statement, result)
+            return
+        self.follow_name(target.elts[position], statement, dtype)
+
+    @abstractmethod
+    def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
+        """Check all uses of the name to which a statement assigns the number."""
 
     def _inside(self, function: FunctionInfo) -> CallFollower:
         """Return a follower for another function that has not recorded anything yet."""

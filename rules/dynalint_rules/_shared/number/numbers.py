@@ -24,6 +24,7 @@ from dynalint_rules._code.uses import Attribute, self_name
 from dynalint_rules._shared.number.arguments import CallFollower
 from dynalint_rules._shared.number.detached import Detached
 from dynalint_rules._shared.number.flow import DIVIDING, NumberFlow, is_whole
+from dynalint_rules._shared.number.powers import check_power
 from dynalint_rules._shared.number.single_index import as_window, with_a_dimension
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *DIVIDING)
@@ -168,7 +169,8 @@ class _Follower(CallFollower):
         other = operation.right if node is operation.left else operation.left
         kind = self.scope.kind(other)
         shown = self.scope.quote(operation)
-        if not isinstance(operation.op, _ARITHMETIC):
+        power = isinstance(operation.op, ast.Pow)
+        if not power and not isinstance(operation.op, _ARITHMETIC):
             raise Refusal(
                 f"{shown} gives a different result with a tensor; rewrite that step with tensor operations first"
             )
@@ -176,8 +178,12 @@ class _Follower(CallFollower):
         if tensor is not None:
             self.keep_narrow(operation, node, other, dtype)
             self.meet(tensor, dtype, operation)
-            if isinstance(operation.op, ast.Div) and node is operation.left:
+            if power or (isinstance(operation.op, ast.Div) and node is operation.left):
                 self.rounded(operation, node, kind)  # torch multiplies a number by the reciprocal of a tensor
+        elif power:
+            result = check_power(self, operation, node, dtype)
+            self.rounded(operation, node, kind)
+            self.climb(operation, result)
         elif k.is_number(kind):
             integral = dtype == "int" and all(isinstance(one, k.Value) and one.type == "int" for one in kind.members)
             defined = isinstance(operation.op, ast.Add | ast.Sub | ast.Mult) or (

@@ -16,7 +16,6 @@ _CHANGING = {
     "update", "setdefault", "add", "discard", "add_module", "__setitem__",
 }  # fmt: skip
 _OF_ITSELF = {"to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "apply"}
-_NAMED = {"named_parameters", "named_buffers"}
 _BOOL_METHODS = {"startswith", "endswith", "isdigit", "isalpha", "isspace", "isupper", "islower", "isinstance"}
 _INT_METHODS = {"index", "count", "find", "rfind", "bit_length"}
 
@@ -45,12 +44,16 @@ def _module_method(receiver: k.Sequence | k.Dictionary, name: str) -> Kind | Non
     """Return the result of a method that `nn.Sequential` and other containers inherit from `nn.Module`, or None."""
     if not receiver.type.startswith("torch.nn.") or name in _CHANGING:
         return None
-    if name in _OF_ITSELF:
-        return receiver
-    tensors = k.Tensor(origin="parameter" if "parameters" in name else "buffer")
-    if name in ("parameters", "buffers"):
-        return k.Sequence("view", tensors)
-    return k.Sequence("view", k.sequence("tuple", [k.STR, tensors])) if name in _NAMED else None
+    return receiver if name in _OF_ITSELF else state_of_module(name)
+
+
+def state_of_module(method: str) -> Kind | None:
+    """Return the result of a method of a module that lists its parameters or buffers, or None for other methods."""
+    what = method.removeprefix("named_")
+    if what not in ("parameters", "buffers"):
+        return None
+    tensor = k.Tensor(origin="parameter" if what == "parameters" else "buffer")
+    return k.Sequence("view", tensor if what == method else k.sequence("tuple", [k.STR, tensor]))
 
 
 def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) -> Kind:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import observers, torch_api
+from dynalint.analysis.containers import state_of_module
 from dynalint.analysis.events import InplaceChange
 from dynalint.analysis.externals import external_call
 from dynalint.analysis.frame import Frame
@@ -55,7 +56,8 @@ def object_method(
     if entry is None:
         result = _result_by_type(type_, name, args, keywords, starred=starred)
     else:
-        result = torch_call(entry, receiver, args, keywords, starred=starred)
+        state = state_of_module(name) if cls is not None and cls.is_module else None
+        result = state or torch_call(entry, receiver, args, keywords, starred=starred)
     if isinstance(receiver, k.Instance) and name == "forward" and isinstance(result, k.Tensor):
         result = replace(result, rank=None)  # it depends on the constructor's arguments, such as `reduction="none"`
     dotted = f"{type_}.{name}"

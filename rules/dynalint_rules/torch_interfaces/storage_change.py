@@ -7,20 +7,26 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import (
     Call,
+    Declined,
     Event,
+    FunctionInfo,
     Project,
+    Rewrite,
     Rule,
     Violation,
     Write,
     k,
     leads_to_raise,
+    rw,
     walk,
 )
+from dynalint_rules._code.autograd import without_gradients
 
 _RESIZING = ("resize_", "resize_as_")
 # These turn a tensor into a view of itself. Dynamo traces them for tensors that the graph computes, but not for the
 # graph's inputs.
 _VIEWING = "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split()
+_IN_PLACE: dict[type[ast.operator], str] = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_", ast.Div: "div_"}
 # The setters of these attributes copy into the tensor, which Dynamo does not trace.
 _PARTS = ("Tensor.imag", "Tensor.real")
 
@@ -48,13 +54,8 @@ class StorageChange(Rule):
                 f"write `t.{part}[...] = value`",
             )
         elif isinstance(event, Write):
-            owner = event.owner
-            if not _is_local(event, event.node.value) or not isinstance(owner, k.Tensor) or owner.origin is not None:
-                return
-            message, help_ = (
-                "a graph cannot replace the data of a tensor that it computes",
-                "assign a new tensor to the variable",
-            )
+            yield from _of_data(event, project)
+            return
         elif event.callee.rpartition(".")[2] in _VIEWING:
             if not _comes_from_outside(event):
                 return
@@ -63,6 +64,41 @@ class StorageChange(Rule):
         else:
             message = f"`{event.callee.rpartition('.')[2]}()` changes the size of a tensor in place"
         yield Violation(event.node, f"{message}, so the graph breaks here", help=help_)
+
+    def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Use an in-place method instead of an augmented assignment to a tensor's data."""
+        statement = event.statement
+        method = _IN_PLACE.get(type(statement.op)) if isinstance(statement, ast.AugAssign) else None
+        if not isinstance(event, Write) or not isinstance(statement, ast.AugAssign) or method is None:
+            return super().fix(event, violation, project)
+        file = event.function.file
+        changed, value = file.segment(statement.target), file.segment(statement.value)
+        edits = rw.written(file, (statement, [f"{changed}.{method}({value})"]))
+        return Rewrite("Change the data in place, without assigning it", "safe", edits)
+
+
+def _of_data(event: Write, project: Project) -> Iterable[Violation]:
+    """Flag assignments to `t.data` that are not traced, or that make compilation fail."""
+    owner, parents = event.owner, project.parents(event.function)
+    if not isinstance(owner, k.Tensor):
+        return
+    if _is_local(event, event.node.value) and owner.origin is None:
+        message = "a graph cannot replace the data of a tensor that it computes, so the graph breaks here"
+        yield Violation(event.node, message, help="assign a new tensor to the variable")
+    elif owner.origin in ("parameter", "buffer") and isinstance(event.statement, ast.AugAssign):
+        around: list[ast.With | FunctionInfo] = [*event.function.callers]
+        block = parents.get(event.statement)
+        while block is not None:
+            around += [block] if isinstance(block, ast.With) else []
+            block = parents.get(block)
+        if not any(without_gradients(one) for one in around):
+            yield Violation(
+                event.statement,
+                f"this changes `{ast.unparse(event.node.value)}` in place and then replaces its data, so compiling "
+                "fails with an error from AOTAutograd if gradients are enabled",
+                help="use an in-place method, such as `t.data.mul_(...)`",
+                category="miscompile",
+            )
 
 
 def _is_local(event: Event, node: ast.expr) -> bool:

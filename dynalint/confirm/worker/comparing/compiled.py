@@ -116,7 +116,7 @@ def compared(one: RunPlan, other: RunPlan) -> EagerComparison:
                 if found is not None:
                     what, _, detail = found.partition(": ")
                     if seen.error is not None:
-                        detail = f"it raises {': '.join(seen.error)}".splitlines()[0][:200]
+                        detail = " ".join(f"it raises {': '.join(seen.error)}".split())[:200]
                     mode = other.mode
                     return EagerComparison(False, True, gradients, number, what, detail, mode.grad, mode.evaluation)
     finally:

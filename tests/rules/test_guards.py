@@ -180,6 +180,27 @@ def test_a_tensor_is_not_asked_for_a_print(test: str, joined: str) -> None:
     assert fixed(f"if {test}:\n    print(x)\nreturn x") == f"if {joined}:\n    print(x)\nreturn x"
 
 
+STATEFUL = """\
+import torch
+
+
+class Model(torch.nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.calls, self.every = 0, 3
+
+  def forward(self, x):
+    self.calls += 1
+"""
+
+
+def test_a_test_of_changing_state_comes_after_the_guard() -> None:
+    body = "if self.{}:\n    print(x)\nreturn x"
+    counted = fixed(body.format("calls % 10 == 0"), head=STATEFUL)
+    assert counted.startswith("if not torch.compiler.is_compiling() and self.calls % 10 == 0:")
+    assert fixed(body.format("every"), head=STATEFUL).startswith("if self.every and not torch.compiler.is_compiling():")
+
+
 def test_the_last_of_several_branches_is_joined_too() -> None:
     body = 'if x.dim() > 2:\n    x = x + 1\nelif verbose: print("b")\nreturn x'
     assert fixed(body).splitlines()[2] == 'elif verbose and not torch.compiler.is_compiling(): print("b")'

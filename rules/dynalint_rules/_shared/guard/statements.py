@@ -16,6 +16,7 @@ from dynalint_rules._code.effects import SHOWS, implies_nothing, is_pure, only_s
 from dynalint_rules._code.names import around, loads, within
 from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope, shared
+from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif
 from dynalint_rules._shared.text import WIDTH
 
@@ -177,15 +178,18 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, .
 def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> tuple[Replacement, ...] | None:
     """Return the replacements that extend the test of an `if` with these statements as its body, or None if unsafe.
 
-    The new condition comes before a data-dependent test, which would also break the graph, and after any other test.
+    The new condition comes before a test of data or of changing state, and after any other test. Tests of data would
+    also break the graph, and tests of state such as counters recompile the function.
     """
     branch = scope.parents[run[0]]
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
         return None
     others = [part for part in all_of(branch.test) if not is_eager(part)]
-    first = any(asks_tensor(scope, part) for part in others)
-    if not others or (first and not all(may_go_unasked(scope, part) for part in others)):
+    first = any(asks_tensor(scope, part) or _asks_state(scope, part) for part in others)
+    skipped = all(may_go_unasked(scope, part) for part in others)
+    if not others or (not skipped and any(asks_tensor(scope, part) for part in others)):
         return None
+    first = skipped and first
     old, guard = tree.statement(branch), eager_test(scope)
     test = tree.expression(branch.test)
     if len(others) < len(all_of(branch.test)):
@@ -220,6 +224,15 @@ def asks_tensor(scope: Scope, test: ast.expr) -> bool:
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In | ast.NotIn):
         return any(scope.tensor(one) is not None for one in (test.left, *test.comparators))
     return scope.tensor(test) is not None or any(_is_read(scope.kind(node)) for node in walk(test))
+
+
+def _asks_state(scope: Scope, test: ast.expr) -> bool:
+    """Return whether a test reads an attribute of `self` that a method other than the constructor assigns."""
+    owner, own = scope.function.owner, self_name(scope.function)
+    read = (one.attr for one in walk(test) if isinstance(one, ast.Attribute) and ast.unparse(one.value) == own)
+    return owner is not None and any(
+        function.name != "__init__" for name in read for function, _ in owner.stores.get(name, ())
+    )
 
 
 def _is_read(kind: k.Kind) -> bool:

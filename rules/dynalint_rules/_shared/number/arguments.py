@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dynalint.rulekit import FunctionInfo, Refusal, k, rw, walk_function
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.eager import is_in_eager_code
+from dynalint_rules._code.eager import is_in_eager_code, is_in_eager_test
 from dynalint_rules._code.names import loads, stores
 from dynalint_rules._code.passed_values import is_passed_up, parameter_of, results_on_self
 from dynalint_rules._code.scope import Scope, as_tensor
@@ -146,6 +146,8 @@ class CallFollower(Follower):
         parent = self.scope.parents[node]
         if not is_in_eager_code(self.scope, node):
             self.used_in(parent, node, dtype)
+        elif is_in_eager_test(self.scope, node):
+            return  # a 0-dim tensor can be tested like its number
         elif not isinstance(parent, ast.FormattedValue):
             self.flow.edits.append((node, rw.method(rw.kept(self.scope.file, node), "item")))
         elif parent.conversion != -1:  # otherwise, a 0-dim tensor is formatted like its number

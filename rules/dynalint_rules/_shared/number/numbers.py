@@ -218,7 +218,9 @@ class _Follower(CallFollower):
             self._compared(node, other, dtype, shown)
             return
         if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._decides(comparison):
-            if tensor is None and not k.is_number(self.scope.kind(other)):
+            if isinstance(self.scope.kind(other), k.Unknown):
+                self.flow.conditions[f"{self.scope.quote(other)} in {shown} is a number or a tensor"] = None
+            elif tensor is None and not k.is_number(self.scope.kind(other)):
                 raise Refusal(
                     f"{self.scope.quote(other)} in {shown} may not be a number; compare with a tensor instead"
                 )
@@ -381,7 +383,7 @@ class _Follower(CallFollower):
             if not isinstance(statement, ast.Assign) or statement.targets != [store]:
                 return False
             kind = self.scope.kind(statement.value)
-            if isinstance(kind, k.Unknown) and isinstance(statement.value, ast.Attribute):
+            if isinstance(kind, k.Unknown) and isinstance(statement.value, ast.Attribute | ast.Name):
                 self.flow.conditions[f"{self.scope.quote(statement.value)} is a number"] = None
             elif not all(
                 isinstance(one, k.Value) and one.type in ("int", "float") and one.source != "data"

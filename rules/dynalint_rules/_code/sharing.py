@@ -7,15 +7,19 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from dynalint.rulekit import k, walk_function
-from dynalint_rules._code.memory import changed_in_place, makes_tensor
+from dynalint_rules._code.memory import changes_in_place, makes_tensor, may_run_after
 from dynalint_rules._code.names import is_named, parameters
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.size_arguments import callee_name, sizes
 
 
-def may_change_in_place(scope: Scope, name: str) -> bool:
-    """Return whether the tensor called `name` is changed in place anywhere in the function, under any name."""
-    return any(changed_in_place(scope, one) is not None for one in sharing(scope, name))
+def may_change_in_place(scope: Scope, name: str, after: ast.expr | None = None) -> bool:
+    """Return whether the tensor called `name` is changed in place in the function, under any name.
+
+    If `after` is given, only changes that may run after this expression count.
+    """
+    changes = (change for one in sharing(scope, name) for change in changes_in_place(scope, one))
+    return any(after is None or may_run_after(scope, change, after) for change in changes)
 
 
 def sharing(scope: Scope, name: str) -> set[str]:

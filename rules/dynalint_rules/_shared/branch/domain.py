@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.autograd import without_gradients
+from dynalint_rules._code.calls import callee as callee_of
 from dynalint_rules._code.names import lineage
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.counted import is_count
@@ -22,6 +23,7 @@ _SAFE_ARGUMENT = {
     **dict.fromkeys("acos arccos asin arcsin atanh arctanh erfinv logit".split(), "0.5"),
     **dict.fromkeys("acosh arccosh".split(), "2"),
     **dict.fromkeys("exp expm1 sinh cosh".split(), "0"),
+    "binary_cross_entropy": "0.5",
 }
 # Names with which a function may turn gradients on again.
 _ENABLING = frozenset({"enable_grad", "set_grad_enabled"})
@@ -117,6 +119,8 @@ def _of_call(scope: Scope, node: ast.Call, *, gradients: bool) -> list[Guarded]:
         return _of_power(scope, arguments[0], arguments[1])
     if last in _DIVISIONS:
         return [_divisor(scope, one) for one in arguments[1:] if _is_tensor(scope, one)]
+    if last == "binary_cross_entropy" and arguments and _is_sigmoid(scope, arguments[0]):
+        return []
     if last in _SAFE_ARGUMENT and arguments:
         return [Guarded(arguments[0], _SAFE_ARGUMENT[last])] if _is_tensor(scope, arguments[0]) else []
     api = scope.project.api
@@ -127,6 +131,10 @@ def _of_call(scope: Scope, node: ast.Call, *, gradients: bool) -> list[Guarded]:
             "its argument first"
         )
     return []
+
+
+def _is_sigmoid(scope: Scope, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and callee_of(scope, node).endswith(".sigmoid")
 
 
 def _divisor(scope: Scope, node: ast.expr) -> Guarded:

@@ -126,7 +126,7 @@ class Chain:
         for one in selections:
             if self.scope.tensor(one.source) is None and not isinstance(self.scope.kind(one.source), k.Unknown):
                 return None
-            if not self._keeps(one.source) or is_selected(self.scope, one.source):
+            if not self._keeps(one) or is_selected(self.scope, one.source):
                 return None
             nodes[one.node] = self._own(one)
             self.selections.append((one, nodes[one.node]))
@@ -174,10 +174,10 @@ class Chain:
         parent = self.scope.parents[parent] if isinstance(parent, ast.Tuple) else parent
         return parent if isinstance(parent, ast.Assign) else None
 
-    def _keeps(self, source: ast.expr) -> bool:
-        """Return whether a tensor is never changed in place. A change does not affect elements selected earlier."""
-        names = {one.id for one in walk(source) if isinstance(one, ast.Name)}
-        return not any(may_change_in_place(self.scope, name) for name in names)
+    def _keeps(self, one: Selection) -> bool:
+        """Return whether a tensor is not changed in place later, which would not affect elements selected before."""
+        names = {name.id for name in walk(one.source) if isinstance(name, ast.Name)}
+        return not any(may_change_in_place(self.scope, name, one.node) for name in names)
 
     def _is_read(self, node: ast.Name) -> bool:
         return node.id in self.names and isinstance(node.ctx, ast.Load)
@@ -297,7 +297,7 @@ def is_stable(scope: Scope, read: Selection) -> bool:
             return False
     for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)}:
         later = any((one.lineno, one.col_offset) > first for one in stores(scope, name))
-        if later or may_change_in_place(scope, name):
+        if later or may_change_in_place(scope, name, read.node):
             return False
     return True
 

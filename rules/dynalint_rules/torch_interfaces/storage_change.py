@@ -57,7 +57,8 @@ class StorageChange(Rule):
             yield from _of_data(event, project)
             return
         elif event.callee.rpartition(".")[2] in _VIEWING:
-            if not _comes_from_outside(event):
+            receiver = event.node.func.value if isinstance(event.node.func, ast.Attribute) else None
+            if not _comes_from_outside(event, receiver, event.receiver):
                 return
             message = f"`{event.callee.rpartition('.')[2]}()` turns an input tensor into a view of itself"
             help_ = "use the method without the underscore"
@@ -85,7 +86,7 @@ def _of_data(event: Write, project: Project) -> Iterable[Violation]:
     if _is_local(event, event.node.value) and owner.origin is None:
         message = "a graph cannot replace the data of a tensor that it computes, so the graph breaks here"
         yield Violation(event.node, message, help="assign a new tensor to the variable")
-    elif owner.origin in ("parameter", "buffer") and isinstance(event.statement, ast.AugAssign):
+    elif isinstance(event.statement, ast.AugAssign) and _comes_from_outside(event, event.node.value, owner):
         around: list[ast.With | FunctionInfo] = [*event.function.callers]
         block = parents.get(event.statement)
         while block is not None:
@@ -108,16 +109,15 @@ def _is_local(event: Event, node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id not in named
 
 
-def _comes_from_outside(event: Call) -> bool:
-    """Return whether the receiver is a buffer, or an argument of the root that has not been reassigned."""
-    receiver = event.node.func.value if isinstance(event.node.func, ast.Attribute) else None
-    if isinstance(event.receiver, k.Tensor) and event.receiver.origin in ("buffer", "parameter"):
+def _comes_from_outside(event: Event, node: ast.expr | None, tensor: k.Kind | None) -> bool:
+    """Return whether a tensor is a module's own, or an argument of the root that has not been reassigned."""
+    if isinstance(tensor, k.Tensor) and tensor.origin in ("buffer", "parameter"):
         return True
-    if not isinstance(receiver, ast.Name) or _is_local(event, receiver) or len(event.function.chain) > 1:
+    if not isinstance(node, ast.Name) or _is_local(event, node) or len(event.function.chain) > 1:
         return False
     stores = (
-        node.lineno
-        for node in walk(event.function.node)
-        if isinstance(node, ast.Name) and node.id == receiver.id and isinstance(node.ctx, ast.Store)
+        one.lineno
+        for one in walk(event.function.node)
+        if isinstance(one, ast.Name) and one.id == node.id and isinstance(one.ctx, ast.Store)
     )
     return all(line >= event.node.lineno for line in stores)

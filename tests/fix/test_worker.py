@@ -461,6 +461,35 @@ def test_another_root_is_run_where_the_one_on_the_way_cannot_be(tmp_path: Path) 
     assert fixed.verification.outcome == "proven"
 
 
+TOKENS = """
+import torch
+from torch import nn
+
+class TokenClassifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.classifier = nn.Linear(8, 4)
+
+    def forward(self, x, attention_mask=None, labels=None):
+        logits = self.classifier(x)
+        if labels is None:
+            return logits
+        loss_fct = nn.CrossEntropyLoss()
+        if attention_mask is None:
+            return loss_fct(logits.view(-1, 4), labels.view(-1))
+        active = attention_mask.view(-1) == 1
+        return loss_fct(logits.view(-1, 4)[active], labels.view(-1)[active])
+"""
+
+
+@pytest.mark.slow
+def test_code_that_needs_two_optional_arguments_is_run(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(TOKENS)
+    fixed = fixed_in(tmp_path / "model.py")
+    assert [one.finding.line for one in fixed] == [18, 18]
+    assert {one.verification.outcome for one in fixed} == {"proven"}
+
+
 @pytest.mark.slow
 def test_two_files_of_a_project_that_import_the_same_module(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text("def doubled(x):\n    return x * 2\n")

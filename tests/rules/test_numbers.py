@@ -117,6 +117,7 @@ def test_a_name_whose_values_mix_is_not_followed(body: str) -> None:
     [
         "return x, s",
         "return s",
+        "d = {'s': s}\nreturn x, d",
     ],
 )
 def test_uses_that_change_something(use: str) -> None:
@@ -162,6 +163,7 @@ def test_arithmetic_of_numbers_is_done_in_the_precision_of_the_tensor(use: str, 
         ("return x[s, s]", "combined with other indices"),
         ("return x[:, :s]", "is an index or a slice bound"),
         ("return x + s ** 'a'", "may not be a number"),
+        ("d = {'s': s}\nd.clear()\nreturn x, d", "as a number"),
         ("return x * sum(range(s))", "as a number"),
         ("return x.clamp(0, s)", "as a number"),
         ("return [x * s for s in (s,)]", "more than once"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.rulekit import FunctionInfo, k, walk_function
+from dynalint_rules._code.names import has_one_value, loads
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute, self_name
 
@@ -33,6 +34,17 @@ def is_passed_up(scope: Scope) -> bool:
             return False
         function = caller
     return True
+
+
+def is_returned(scope: Scope, node: ast.expr) -> bool:
+    """Return whether a value is only returned, possibly inside containers, or by a name that has no other use."""
+    parent = scope.parents.get(node)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(name := parent.targets[0], ast.Name):
+        reads = list(loads(scope, name.id))
+        return has_one_value(scope, name.id) and bool(reads) and all(is_returned(scope, read) for read in reads)
+    if isinstance(parent, ast.Return):
+        return True
+    return isinstance(parent, ast.Tuple | ast.List | ast.Dict) and is_returned(scope, parent)
 
 
 def results_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.expr]] | None:

@@ -17,7 +17,7 @@ from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.eager import is_in_eager_code
 from dynalint_rules._code.effects import SHOWS
 from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameters, statement_of
-from dynalint_rules._code.passed_values import asks_for_tensor
+from dynalint_rules._code.passed_values import asks_for_tensor, is_returned
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import Attribute, self_name
@@ -276,16 +276,10 @@ class _Follower(CallFollower):
             if next(loads(self.scope, parent.target.id), None) is not None:
                 self.follow_name(parent.target, statement_of(self.scope, parent), dtype)
             self.climb(parent, dtype)
-        elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
+        elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and is_returned(self.scope, parent)):
             self.returned(node, dtype)
         else:
             self.refuse(parent, node)
-
-    def _is_returned(self, node: ast.expr) -> bool:
-        parent = self.scope.parents.get(node)
-        if isinstance(parent, ast.Return):
-            return True
-        return isinstance(parent, ast.Tuple | ast.List | ast.Dict) and self._is_returned(parent)
 
     def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
         """Check all uses of the name to which a statement assigns the number."""

@@ -190,14 +190,21 @@ def targets(workspace: Workspace, result: LintResult, only: Sequence[Linted] | N
 
 
 def parts(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
-    """Return a function that looks up the functions on the call chain to a finding, nearest first."""
+    """Return a function that looks up the functions on the call chain to a finding, nearest first.
+
+    A local function, such as a hook, is replaced by the function that contains it.
+    """
     functions = {(workspace.shown(one.file.path), one.qualname): one for one in result.analysis.functions}
 
     def leading_to(finding: Finding) -> Sequence[Target]:
         function = functions.get((finding.path, finding.function))
-        return tuple(_importable(reversed(function.callers))) if function is not None else ()
+        return tuple(_importable(map(_around, reversed(function.callers)))) if function is not None else ()
 
     return leading_to
+
+
+def _around(function: FunctionInfo) -> FunctionInfo:
+    return function if function.enclosing is None else _around(function.enclosing)
 
 
 def _roots_near(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
@@ -253,8 +260,10 @@ def _within_budget(options: ConfirmOptions, linted: Iterable[Linted]) -> Confirm
 
 
 def _search(folders: Iterable[Path], settings: Settings) -> tuple[Path, ...]:
-    # The configuration's own folder comes last. Declared examples are imported from there.
-    return tuple(dict.fromkeys([*folders, settings.root]))
+    # Declared examples are imported from the configuration's own folder. If this is a package too, the code inside
+    # still imports its packages from there, and one of them may have the folder's name.
+    inside = (settings.root / "__init__.py").is_file()
+    return tuple(dict.fromkeys([settings.root, *folders] if inside else [*folders, settings.root]))
 
 
 def _importable(roots: Iterable[FunctionInfo]) -> Iterator[Target]:

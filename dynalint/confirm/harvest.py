@@ -173,7 +173,8 @@ def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
         more = f" and {others} other{'s' if others > 1 else ''}" if others else ""
         yield f"dynalint got no calls from {first}{more} because of a failure in the sandbox: {reason}"
     if left_out > 0:
-        yield f"there are {left_out} more reasons why dynalint got no calls from other code."
+        more = "is 1 more reason" if left_out == 1 else f"are {left_out} more reasons"
+        yield f"there {more} why dynalint got no calls from other code."
 
 
 Parts = Mapping[str, Any]

@@ -67,10 +67,10 @@ def comparison_text(found: EagerComparison) -> str:
 def not_run_text(*, leads: bool, guesses: bool) -> str:
     """Say why nothing is known about a finding, given whether targets lead to it and inputs may be guessed."""
     if not leads:
-        return "not run: the code that leads here cannot be imported by name, and its parts did not break the graph."
+        return "the code that leads here cannot be imported by name, and its parts did not break the graph."
     if not guesses:
-        return "not run: none of the code that `confirm-from` allows calls the code that leads here."
-    return "not run: no code that leads here was run."
+        return "none of the code that `confirm-from` allows calls the code that leads here."
+    return "no code that leads here was run."
 
 
 def problem_text(problem: Problem, target: Target, torch: str) -> str:

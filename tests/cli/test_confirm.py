@@ -16,6 +16,7 @@ from dynalint import confirming
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError
 from dynalint.confirm.results import TargetResult
+from dynalint.confirm.wording import not_run_text
 from dynalint.findings import Evidence, Finding
 
 Run = Callable[..., Any]
@@ -275,6 +276,37 @@ def test_confirming_that_was_asked_for_and_cannot_be_done_is_a_failure(
     ran = dynalint("check", "--confirm", "--output-format", "json")
     assert ran.code == 2
     assert f"error: nothing was confirmed: {reason}\n" in ran.err
+
+
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("guesses", [True, False])
+def test_code_that_nothing_calls_is_no_failure(
+    confirm: Confirm, dynalint: Run, model: Path, leads: bool, guesses: bool
+) -> None:
+    reason = not_run_text(leads=leads, guesses=guesses)
+    confirm.evidence = {"DYN101": CONFIRMED, "DYN401": Evidence("unconfirmed", reason)}
+    ran = dynalint("check", "--confirm")
+    assert (ran.code, "nothing was confirmed" in ran.err) == (1, False)
+
+
+def test_a_hook_is_run_by_the_function_that_contains_it(check: Run, place: Path, confirm: Confirm) -> None:
+    (place / "hooks.py").write_text(
+        "from torch import nn\n\n\ndef watch(model: nn.Module, x):\n"
+        "    def hook(module, inputs, output):\n        print('seen')\n\n"
+        "    model.register_forward_hook(hook)\n    return model(x)\n"
+    )
+    check("--all", "hooks.py")
+    assert confirm.parts == {"DYN401": ["watch"]}
+
+
+def test_a_project_that_is_a_package_imports_its_packages_from_its_own_folder(
+    check: Run, model: Path, confirm: Confirm
+) -> None:
+    check()
+    assert confirm.options.search == (model.parent,)
+    model.with_name("__init__.py").write_text("")
+    check()
+    assert confirm.options.search == (model.parent, model.parent.parent)
 
 
 def test_a_diff_confirms_only_what_it_may_fix(confirm: Confirm, dynalint: Run, model: Path) -> None:

@@ -191,12 +191,15 @@ def test_the_same_code_gives_the_same_inputs() -> None:
     assert torch.equal(one, two)
 
 
-def test_what_cannot_be_worked_out_says_what_was_tried_last() -> None:
+def test_what_cannot_be_worked_out_says_what_the_best_attempt_raised() -> None:
     class Odd(nn.Module):
         def forward(self, x):
+            if x.dim() != 2:
+                raise ValueError("another number of dimensions")
+            x.sum()
             raise KeyError("the right dictionary")
 
-    with pytest.raises(NoInputsError, match="the last attempt raised KeyError: 'the right dictionary'"):
+    with pytest.raises(NoInputsError, match="the attempt that got furthest raised KeyError: 'the right dictionary'"):
         find_call(Odd(), "cpu", 30)
 
 
@@ -462,6 +465,20 @@ def test_lengths_are_positive() -> None:
         return x / lengths[:, None]
 
     find_call(pooled, "cpu", 10)
+
+
+def test_lengths_are_sorted_where_sequences_are_packed() -> None:
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(10, 8)
+            self.lstm = nn.LSTM(8, 4, batch_first=True)
+
+        def forward(self, seqs, in_lens):
+            packed = nn.utils.rnn.pack_padded_sequence(self.embed(seqs), in_lens.to("cpu"), batch_first=True)
+            return self.lstm(packed)[0].data
+
+    find_call(Tagger(), "cpu", 10)
 
 
 class Policy(nn.Module):

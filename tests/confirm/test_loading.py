@@ -132,6 +132,18 @@ def test_a_module_below_a_hidden_folder_is_imported_as_part_of_its_package(packa
     assert found.__name__ == "pkg_under_test.a"
 
 
+def test_a_repository_that_is_a_package_may_contain_the_package_that_its_code_means(tmp_path: Path) -> None:
+    inner = tmp_path / "pkg_twice/pkg_twice"
+    inner.mkdir(parents=True)
+    (inner.parent / "__init__.py").write_text("from pkg_twice import *\n")
+    (inner / "__init__.py").write_text("")
+    (inner / "core.py").write_text("value = 1\n")
+    (inner / "a.py").write_text("from pkg_twice.core import value\n")
+    loading.prepare([str(inner.parent), str(tmp_path)], {})
+    found = loading.load_module(str(inner / "a.py"), "pkg_twice.pkg_twice.a")
+    assert (found.__name__, found.value) == ("pkg_twice.a", 1)
+
+
 def test_a_module_that_lacks_a_dependency_says_which(tmp_path: Path) -> None:
     (tmp_path / "needs_more.py").write_text("import no_such_dependency\n")
     loading.prepare([str(tmp_path)], {})

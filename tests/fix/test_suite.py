@@ -163,6 +163,16 @@ def test_what_cannot_judge_is_one_sentence_and_nothing_is_fixed(project: Path, c
     (project / "pkg" / "model.py").write_text(before)
 
 
+def test_a_plugin_that_the_sandbox_keeps_from_starting_is_left_out(tmp_path: Path, sandboxed: None) -> None:
+    make(tmp_path)
+    plugin = "import socket\n\ndef pytest_configure(config):\n    config.status = socket.socket()\n\n"
+    plugin += "def pytest_runtest_setup(item):\n    assert item.config.status\n"
+    (tmp_path / "talking.py").write_text(plugin)
+    command = "python -m pytest -q -p talking tests"
+    ran = fix(tmp_path, "--apply", "--no-verify", "--select", "DYN4", "--test", command)
+    assert "5 tests ran in a copy of the project, in the sandbox" in ran.stderr
+
+
 def test_other_commands_speak_for_all_fixes_together(tmp_path: Path, sandboxed: None) -> None:
     make(tmp_path)
     code = "import torch; from pkg.model import Kept; assert Kept()(torch.ones(2)).sum() == 4"

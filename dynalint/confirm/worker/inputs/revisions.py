@@ -314,6 +314,13 @@ def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     yield {**specs, **floats}
 
 
+def _falling(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with sorted lengths, as `pack_padded_sequence` requires."""
+    for name, spec in tensors_in(specs).items():
+        if spec.kind == "int" and len(spec.shape) == 1:
+            yield {**specs, name: replace(spec, falling=True)}
+
+
 _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]], ...] = (
     (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", sizes(1, 2)),
     (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", joined),
@@ -336,6 +343,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be|of 0 elements", _larger),
     (r"to satisfy the constraint (Greater|Interval|HalfOpen|Positive|Unit)", _between),  # torch.distributions
     (r"\b([Nn]a[Nn]s?|[Ii]nf(inite|inity)?|([Nn]on-?)?finite|positive|[Nn]on-?negative)\b", _between),
+    (r"sorted in de(creas|scend)ing order", _falling),
     (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop
     (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
     *SIZES,

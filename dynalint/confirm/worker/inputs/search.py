@@ -49,7 +49,7 @@ _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training
 
 
 class NoInputsError(Exception):
-    """No arguments were found that the callable accepts. The message gives the last exception.
+    """No arguments were found that the callable accepts. The message gives the exception that came latest in the code.
 
     The cause of this exception is the exception that was raised most often.
     """
@@ -85,9 +85,9 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
     if found is None and (fewer := _without_optional(function, plain)) != plain:
         found = search.run(fewer, ATTEMPTS + ATTEMPTS // 2, generic=False)
     if found is None:
-        last = first_line(search.last.message).removesuffix(":")
+        furthest = first_line(search.furthest.message).removesuffix(":")
         raise NoInputsError(
-            f"it did not accept any of the arguments that were tried; the last attempt raised {last}"
+            f"it did not accept any of the arguments that were tried; the attempt that got furthest raised {furthest}"
         ) from search.usual
     return found
 
@@ -119,7 +119,7 @@ class _Search:
         self._args, self._kwargs = given or ((), {})
         self._deadline = deadline
         self.tried: set[str] = set()
-        self.last = FailedAttempt("nothing")
+        self.last = self.furthest = FailedAttempt("nothing", progress=-1)
         self._counts: Counter[str] = Counter()
         self._errors: dict[str, Exception | None] = {}
 
@@ -164,6 +164,8 @@ class _Search:
             self._add(waiting, answers, trouble.progress)
             later[:0] = itertools.islice(sizes_in_message(specs, trouble.message), 4)
             self.last = trouble
+            if trouble.progress > self.furthest.progress:
+                self.furthest = trouble
             self._counts[trouble.message] += 1
             # A traceback keeps all intermediate values alive, so only a few are stored.
             if len(self._errors) < _KEPT_ERRORS:

@@ -19,7 +19,8 @@ IMAGE = {1: 32, 2: 32, 3: 16}
 class TensorSpec:
     """A tensor to create. `kind` is `float`, `int` (from `low` to `high`, exclusive) or `bool`.
 
-    The values of a float tensor are normally distributed or, if `between` is true, between 0 and 1.
+    The values of a float tensor are normally distributed or, if `between` is true, between 0 and 1. If `falling` is
+    true, integers are sorted, largest first.
     """
 
     shape: tuple[int, ...]
@@ -27,11 +28,13 @@ class TensorSpec:
     high: int = 2
     low: int = 0
     between: bool = False
+    falling: bool = False
 
     def make(self) -> torch.Tensor:
         """Create the tensor with torch's random numbers."""
         if self.kind == "int":
-            return torch.randint(self.low, max(self.high, self.low + 1), self.shape)
+            whole = torch.randint(self.low, max(self.high, self.low + 1), self.shape)
+            return whole.sort(descending=True).values if self.falling else whole
         if self.kind == "bool":
             return torch.rand(self.shape) > 0.3
         return 0.8 * torch.rand(self.shape) + 0.1 if self.between else torch.randn(self.shape)

@@ -185,14 +185,19 @@ def _imported(path: str, name: str) -> ModuleType | None:
 
 
 def _load_in_package(path: str) -> ModuleType | None:
-    """Import a file by its name in its outermost package. `src.package` may be hidden by another package `src`."""
+    """Import a file by its name in one of its packages, outermost first. Another `src` may hide `src.package`."""
     file = Path(path)
     folders = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), file.parents))
-    if not folders:
-        return None
-    sys.path.insert(0, str(folders[-1].parent))
-    inside = [folder.name for folder in reversed(folders)]
-    return _imported(path, ".".join(inside if file.name == "__init__.py" else [*inside, file.stem]))
+    inside = [*(folder.name for folder in reversed(folders)), *([] if file.name == "__init__.py" else [file.stem])]
+    # A repository may be a package too, and contain the package of the same name that its code means.
+    for folder in reversed(folders):
+        sys.path.insert(0, str(folder.parent))
+        module = _imported(path, ".".join(inside))
+        if module is not None:
+            return module
+        sys.path.remove(str(folder.parent))
+        inside = inside[1:]
+    return None
 
 
 def _same_file(one: str | None, other: str) -> bool:

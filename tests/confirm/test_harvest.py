@@ -851,6 +851,14 @@ def test_what_only_a_local_function_leads_to_is_confirmed_by_tests_of_its_parts(
     )
 
 
+def test_the_reason_for_a_failure_has_the_message_even_if_it_starts_on_another_line() -> None:
+    from dynalint.confirm.worker.harvesting import suites
+
+    text = "    find(name)\nE   LookupError: \nE   *******\nE     Resource corpus not found.\nE     Please download it."
+    assert suites._first_error(text) == "LookupError: Resource corpus not found."
+    assert suites._first_error("E   KeyError: 'a'\nE   b") == "KeyError: 'a'"
+
+
 def test_tests_may_fork_the_random_state_of_a_gpu(project: Project) -> None:
     _written(project)
     test = (

@@ -179,11 +179,16 @@ class _Plugin:
 
 
 def _first_error(text: str) -> str:
-    """Return the first line that pytest marks as an error, the exception of an internal error, or the first line."""
+    """Return the first line that pytest marks as an error, the exception of an internal error, or the first line.
+
+    If an exception's message starts on a line of its own, the result is the exception and the message's first words.
+    """
     lines = text.splitlines()
     marked = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")]
     internal = [line.removeprefix(_INTERNAL).strip() for line in lines if line.startswith(_INTERNAL)]
-    return (marked or internal[::-1] or lines or [""])[0]
+    first, *others = marked or internal[::-1] or lines or [""]
+    message = next((line.strip() for line in others if any(map(str.isalnum, line))), "")
+    return f"{first.rstrip()} {message}" if first.rstrip().endswith("Error:") else first
 
 
 def _names_of(item: Any) -> Iterator[tuple[str, str]]:

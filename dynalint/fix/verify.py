@@ -328,7 +328,8 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
     """Return why an answer does not show whether the versions are equal, or None if it does."""
     parts, ending = answer.parts, answer.ending
     if "problem" in parts:
-        return f"{target.name} cannot be run: {parts['problem']['message']}"
+        # The message is the code's own, and the sentence goes on.
+        return f"{target.name} cannot be run: {parts['problem']['message'].removesuffix('.')}"
     if parts.get("difference") is not None:
         return f"{target.name} gives different results in every run ({parts['difference']['what']})"
     if "ran" in parts and not parts["ran"]["returned"]:

@@ -166,8 +166,8 @@ def verified(
         ),
         ([Answer("memory", {}, {}, "building Model")], "it took too much memory while building Model"),
         (
-            [Answer("done", {"problem": {"version": "original", "phase": "build", "message": "KeyError: 1"}}, {}, "")],
-            "model:Model cannot be run: KeyError: 1",
+            [Answer("done", {"problem": {"version": "original", "phase": "build", "message": "OSError: no."}}, {}, "")],
+            "model:Model cannot be run: OSError: no",
         ),
     ],
 )
@@ -176,7 +176,7 @@ def test_why_nothing_was_shown(
 ) -> None:
     verification = verified(path, monkeypatch, answers)
     assert verification.outcome == "unverifiable"
-    assert told in verification.detail
+    assert verification.detail.endswith(told)
 
 
 def test_no_torch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,11 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 
-# These return a function that takes the same parameters as the given function and returns a similar result.
-TRANSFORMS = frozenset(f"torch.{name}" for name in "vmap func.grad func.jacrev func.jacfwd func.hessian".split())
+# This returns a function that takes the same parameters as the given function and returns a similar result.
+VECTORISED = "torch.vmap"
+# These return a function that takes the same parameters as the given function. Its result has the structure of the
+# parameters, so it is a dict of tensors for a dict of parameters.
+DERIVATIVES = frozenset(f"torch.func.{name}" for name in "grad jacrev jacfwd hessian".split())
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 _TREE_MAP = ("torch.utils._pytree.tree_map", "torch.utils._pytree.tree_map_")
 _OPTIONS = frozenset("use_reentrant preserve_rng_state context_fn determinism_check debug early_stop".split())
@@ -32,6 +35,8 @@ def callback_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -
         return _items(first)
     if name == "torch.func.vjp":
         return args[1:], {}
+    if name in DERIVATIVES:
+        return args[1:], keywords
     if name == _CHECKPOINT:
         return args[1:], {key: kind for key, kind in keywords.items() if key not in _OPTIONS}
     return None
@@ -54,6 +59,8 @@ def result_with_callback(name: str, args: list[Kind], given: Kind, result: Kind)
         return k.sequence("tuple", [given, given])
     if name == "torch.func.vjp":
         return k.sequence("tuple", [given, UNKNOWN])
+    if name in DERIVATIVES:
+        return given if all(k.only_tensor(one) is not None for one in args[1:]) else UNKNOWN
     return result if name == "builtins.filter" else given
 
 

@@ -7,7 +7,7 @@ import ast
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.builtin_calls import builtin_call, layer_by_default, taken
-from dynalint.analysis.callbacks import TRANSFORMS, callback_arguments, result_with_callback
+from dynalint.analysis.callbacks import DERIVATIVES, VECTORISED, callback_arguments, result_with_callback
 from dynalint.analysis.containers import container_method
 from dynalint.analysis.decorators import STATIC_OBJECT, calls_static_object, kept_back, wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
@@ -276,8 +276,10 @@ def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, 
         return result
     if name in _SCRIPTING and not isinstance(args[0], (k.Function, k.Partial)):
         return k.Object("torch.jit.ScriptModule")
-    through = name in _COMPILING or name in _HANDING_BACK
-    return args[0] if through or torch_api.canonical(name) in TRANSFORMS else result
+    transform = torch_api.canonical(name)
+    if transform in DERIVATIVES:
+        return k.Partial(k.External(transform), (args[0],))
+    return args[0] if name in _COMPILING or name in _HANDING_BACK or transform == VECTORISED else result
 
 
 def _method_call(

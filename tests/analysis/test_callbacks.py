@@ -60,3 +60,14 @@ def test_function_that_is_called_back(tmp_path: Path, called: str, tested: str) 
     assert analysis.failures == []
     found = [one for one in analysis.events if isinstance(one, Branch) and only_tensor(one.kind) is not None]
     assert [one.function.file.segment(one.node) for one in found] == ["t", tested]
+
+
+@pytest.mark.parametrize("transform", ["grad", "jacrev", "hessian"])
+def test_derivative_has_the_structure_of_the_parameters(tmp_path: Path, transform: str) -> None:
+    called = f"torch.func.{transform}(one)(tree)"
+    code = CODE.replace("{called}", called).replace("{tested}", "result")
+    code = code.replace("if t:", "if t['a']:").replace("return t\n", "return t['a']\n")
+    (tmp_path / "code.py").write_text(code)
+    found = [one for one in analyze([tmp_path / "code.py"]).events if isinstance(one, Branch)]
+    tensors = [one for one in found if only_tensor(one.kind) is not None]
+    assert [one.function.file.segment(one.node) for one in tensors] == ["t['a']"]

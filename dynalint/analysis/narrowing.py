@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
@@ -190,8 +191,8 @@ def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
         if isinstance(node.op, ast.And) is truth_:
             for operand in node.values:
                 narrow(frame, operand, truth_)
-        elif len(node.values) == 1:
-            narrow(frame, node.values[0], truth_)
+        else:
+            _narrow_to_any(frame, node, truth_)
     elif isinstance(node, ast.NamedExpr):
         narrow(frame, node.target, truth_)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -200,6 +201,21 @@ def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
         _narrow_call(frame, node, truth_)
     elif truth_:
         _refine(frame, node, lambda kind: k.without(kind, "none"))
+
+
+def _narrow_to_any(frame: Frame, node: ast.BoolOp, truth_: bool) -> None:
+    """Narrow a variable that each operand tests, as in `isinstance(x, A) or isinstance(x, B)`."""
+    calls = [one for one in node.values if isinstance(one, ast.Call)]
+    tested = {one.args[0].id if one.args and isinstance(one.args[0], ast.Name) else "" for one in calls}
+    name = tested.pop() if tested else ""
+    if tested or name not in frame.env or len(calls) < len(node.values):
+        return
+    before, found = frame.env[name], list[Kind]()
+    for one in calls:
+        _narrow_call(frame, one, truth_, among=True)
+        found.append(frame.env[name])
+        frame.env[name] = before
+    frame.env[name] = _plausible(before, k.join_all(found))
 
 
 def _narrow_compare(frame: Frame, node: ast.Compare, truth_: bool) -> None:
@@ -216,7 +232,7 @@ def _as_none(kind: Kind) -> Kind:
     return k.NONE if k.NONE in kind.members or isinstance(kind, k.Unknown) else kind
 
 
-def _narrow_call(frame: Frame, node: ast.Call, truth_: bool) -> None:
+def _narrow_call(frame: Frame, node: ast.Call, truth_: bool, *, among: bool = False) -> None:
     """Narrow by the outcome of `isinstance(x, T)`, `torch.is_tensor(x)`, or a project helper such as `exists(x)`."""
     if not node.args or not isinstance(node.args[0], (ast.Name, ast.Attribute)):
         return
@@ -225,7 +241,8 @@ def _narrow_call(frame: Frame, node: ast.Call, truth_: bool) -> None:
     if isinstance(callee, k.External):
         if callee.name == "builtins.isinstance" and len(node.args) == 2:
             tested = evaluate(frame, node.args[1])
-            _refine(frame, node.args[0], lambda kind: of_type(frame.interpreter.project, kind, tested, truth_))
+            of_these = partial(of_type, frame.interpreter.project, tested=tested, truth_=truth_)
+            _refine(frame, node.args[0], of_these if among else lambda kind: _plausible(kind, of_these(kind)))
         elif callee.name == "torch.is_tensor":
             _refine(frame, node.args[0], lambda kind: of_type(frame.interpreter.project, kind, _TENSOR_TYPE, truth_))
     elif isinstance(callee, k.Function) and len(node.args) == 1:
@@ -271,6 +288,12 @@ def _refine_attribute(frame: Frame, node: ast.expr, name: str, refine: Callable[
     refined = refine(kind)
     if refined is not NOTHING and refined != kind:
         note_narrowed(frame, name, refined)
+
+
+def _plausible(before: Kind, found: Kind) -> Kind:
+    """Return `found`, or the kind from before a test if it finds arrays alone, which compiled code may never get."""
+    arrays = [one.array for one in found.members if isinstance(one, k.Tensor)]
+    return before if isinstance(before, k.Unknown) and arrays and all(arrays) else found
 
 
 def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
@@ -357,12 +380,16 @@ def _is_external_instance(kind: Kind, name: str) -> bool | None:
 
 def _instance_kind(tested: Kind) -> Kind:
     """Return the kind of an unknown value that passed an `isinstance` test."""
+    if isinstance(tested, k.Sequence) and tested.items:
+        return k.join_all([_instance_kind(one) for one in tested.items])
     if isinstance(tested, k.Class):
         return k.Instance(tested.cls)
     if isinstance(tested, k.External):
         last = tested.name.rpartition(".")[2]
-        if tested.name.startswith("torch.") and last == "Tensor":
+        if tested.name.startswith("torch.") and last in ("Tensor", "Parameter"):
             return k.TENSOR
+        if tested.name == "numpy.ndarray":
+            return k.Tensor(array=True)
         if tested.name in ("builtins.int", "builtins.float", "builtins.bool", "builtins.str"):
             return k.Value(last)
         if tested.name in ("builtins.list", "builtins.tuple"):

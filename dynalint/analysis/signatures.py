@@ -83,6 +83,12 @@ def declared_attribute(interpreter: Engine, cls: ClassInfo, name: str) -> Kind:
     return UNKNOWN
 
 
+def _is_unlike(kind: Kind, default: object) -> bool:
+    """Return whether a default is None, a constant for a tensor, or a string for a number."""
+    word = isinstance(default, str) and all(k.is_number(one) for one in kind.members)
+    return default is None or word or k.may_be_tensor(kind)
+
+
 def parameter_kind(interpreter: Engine, function: FunctionInfo, argument: ast.arg) -> Kind:
     """Return the kind that a parameter's annotation, documentation or default gives.
 
@@ -95,8 +101,9 @@ def parameter_kind(interpreter: Engine, function: FunctionInfo, argument: ast.ar
             return known
         kind = declared_kind(interpreter, argument.annotation, function.module)
         if kind != UNKNOWN:
-            # If the parameter is `flag: Tensor = False`, an omitted argument is not a tensor.
-            if isinstance(default, ast.Constant) and (default.value is None or k.may_be_tensor(kind)):
+            # If the parameter is `flag: Tensor = False` or `size: int = "auto"`, an omitted argument is not what the
+            # annotation says.
+            if isinstance(default, ast.Constant) and _is_unlike(kind, default.value):
                 kind = join(kind, widened(k.constant(default.value)))
             found = k.with_home(kind, k.Home("argument", argument.arg))
             if argument.annotation in interpreter.annotations:

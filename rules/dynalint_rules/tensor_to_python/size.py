@@ -9,6 +9,7 @@ from dynalint.rulekit import (
     Branch,
     Call,
     Event,
+    FunctionInfo,
     Operation,
     Project,
     Rule,
@@ -29,6 +30,8 @@ from dynalint_rules._code.size_arguments import SIZES, sizes
 _IN_PYTHON = ("builtins.range", "numpy.arange")
 # These only read a tensor if it is unpacked into dimensions with `*`.
 _PERMUTING = ("Tensor.permute", "torch.permute")
+# The results of these have a size that depends on data, even if the number is known.
+_COUNTING = ("repeat_interleave", "bincount")
 # These fail for a data-dependent size even if Dynamo captures scalars. All of them were run with Dynamo.
 _NEVER_TRACED = frozenset(
     "split chunk permute roll tril triu select pad unflatten kthvalue "
@@ -59,13 +62,16 @@ class TensorAsSize(Rule):
             return
         stored = event.callee in _IN_PYTHON
         given = [node for node, kind in _given(event, sizes(event.callee, event.node)) if _holds_tensor(kind, stored)]
+        given = [node for node in given if not _is_number_given(event, node, project)]
         if event.callee in SIZES or event.callee in _PERMUTING:
             given += _unpacked(event, project)
         if any(not _is_input(event, node, project) for node in given):
             yield _read(event, "a size", given[0], project)
             return
         for parameter, node in () if given else integers(event.callee, event.node):
-            if any(_holds_tensor(kind) for _, kind in _given(event, [node])) and not _is_input(event, node, project):
+            if not any(_holds_tensor(kind) for _, kind in _given(event, [node])):
+                continue
+            if not _is_number_given(event, node, project) and not _is_input(event, node, project):
                 yield _read(event, f"`{parameter}`", node, project)
                 return
 
@@ -143,6 +149,35 @@ def _is_read(kind: k.Kind, stored: bool) -> bool:
     """Return whether a size is a tensor that Dynamo does not know, or one kept in the module if `stored` is true."""
     tensor = k.only_tensor(kind)
     return tensor is not None and not tensor.foreseen and (stored or not is_stored_number(tensor))
+
+
+def _is_number_given(event: Call, node: ast.expr, project: Project) -> bool:
+    """Return whether each tensor in a size exists before the call of the compiled code, and may be an int on a CPU.
+
+    Dynamo specialises on the value of such a tensor when torch asks for it, so the graph does not break.
+    """
+    if not event.callee.startswith(("torch.", "Tensor.")) or event.callee.endswith(_COUNTING):
+        return False
+    kinds = project.kinds(event.function)
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+    held = [(one, tensor) for one in parts if (tensor := k.only_tensor(kinds.get(one, k.UNKNOWN))) is not None]
+    return bool(held) and all(
+        tensor.rank in (0, None)
+        and tensor.dtype in ("int", None)
+        and not tensor.array
+        and (tensor.origin is not None or _is_argument(one, event.function))
+        for one, tensor in held
+    )
+
+
+def _is_argument(node: ast.expr, function: FunctionInfo) -> bool:
+    """Return whether a variable is an argument of compiled code, and nothing else."""
+    if not isinstance(node, ast.Name) or function.called_by:
+        return False
+    stored = {one.id for one in walk(function.node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return node.id not in stored and any(
+        one.arg == node.id for one in walk(function.node.args) if isinstance(one, ast.arg)
+    )
 
 
 def _is_input(event: Call, node: ast.expr, project: Project) -> bool:

@@ -10,7 +10,7 @@ self.state = cell(x, self.state)     self.state["last"] = x
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import ClassInfo, ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
@@ -196,10 +196,8 @@ def _sets_back(statement: ast.stmt, found: StateTest, state: _State) -> bool:
 
 def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:
     """Return whether another change to a container does more than store items."""
-    _, statement = other
-    return not isinstance(statement, ast.Assign) or not all(
-        isinstance(target, ast.Subscript) for target in statement.targets
-    )
+    targets = other[1].targets if isinstance(other[1], ast.Assign) else [None]
+    return not all(isinstance(target, ast.Subscript) for target in targets)
 
 
 def _is_dict_without(key: str, value: ast.expr) -> bool:
@@ -210,7 +208,7 @@ def _is_dict_without(key: str, value: ast.expr) -> bool:
 
 
 def turns_from_none(event: StateChange, project: Project) -> bool:
-    """Return whether the first call always finds None and then stores tensors, as in `self.h = cell(x, self.h)`."""
+    """Return whether the first call finds None or a number and stores tensors, as in `self.h = cell(x, self.h)`."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None or event.fresh:
         return False
@@ -219,8 +217,7 @@ def turns_from_none(event: StateChange, project: Project) -> bool:
     parents = project.parents(function)
     values = initial(function.owner, state.name, project)
     return (
-        bool(values)
-        and all(isinstance(one, ast.Constant) and one.value is None for one in values)
+        _starts_without(values, event)
         and not way(event.statement, parents)
         and not _may_return_before(event)
         and len(list(_stores(function, state))) == 1
@@ -230,11 +227,17 @@ def turns_from_none(event: StateChange, project: Project) -> bool:
     )
 
 
+def _starts_without(values: Iterable[ast.expr], event: StateChange) -> bool:
+    """Return whether the constructor sets None, or a number that the call replaces with a tensor."""
+    types = {type(one.value) if isinstance(one, ast.Constant) else object for one in values}
+    return types == {type(None)} or (bool(types) and types <= {int, float} and k.only_tensor(event.new) is not None)
+
+
 def _may_set_to_none(function: FunctionInfo, statement: ast.stmt, project: Project) -> bool:
-    """Return whether a statement may set the state to None, so that later calls may find None as well."""
+    """Return whether a statement may set the state to None or a number, so that later calls may find it as well."""
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     kind = k.UNKNOWN if value is None else project.kinds(function).get(value, k.UNKNOWN)
-    return any(one == k.NONE or isinstance(one, k.Unknown) for one in kind.members)
+    return any(isinstance(one, k.Value | k.Unknown) for one in kind.members)
 
 
 def _stores(function: FunctionInfo, state: _State) -> Iterator[ast.Attribute]:
@@ -247,6 +250,8 @@ def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.
     """Return whether every call reads an attribute and uses its value before changing it."""
     if not isinstance(node, ast.Attribute) or node.attr != state.name or not isinstance(node.ctx, ast.Load):
         return False
+    if not any(same(node.value, one.value) for one in _stores(event.function, state)):
+        return False  # `self.shape = x.shape` reads another object
     if node.lineno > (event.statement.end_lineno or event.statement.lineno) or way(node, parents):
         return False
     outer = parents.get(node)

@@ -23,7 +23,9 @@ from dynalint.rulekit import (
     walk_function,
 )
 from dynalint_rules._code.cached_values import Memo
+from dynalint_rules._code.callers_test import at_the_call
 from dynalint_rules._code.growth import is_counter, is_held, same
+from dynalint_rules._code.initial import initial
 from dynalint_rules._code.missing_state import StateTest, asking, is_made_for_sure, keys_added, turns_from_none
 from dynalint_rules._code.order import always_before
 from dynalint_rules._code.scope import Scope
@@ -63,7 +65,8 @@ class LazyState(Rule):
         elif isinstance(event, StateChange) and _comes_of_none(event, project):
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` is only None on the first call, so the second call recompiles; later calls do not",
+                f"`{_place(event)}` is only {_first(event, project)} on the first call, so the second call recompiles; "
+                "later calls do not",
                 help=_HELP,
                 category="recompile",
                 severity="warning",
@@ -82,13 +85,23 @@ class LazyState(Rule):
             found = asking(event, project)
             if found is not None:
                 yield self._made_once(event, found, project)
+            elif isinstance(event, StateChange) and (called := at_the_call(event, project)) is not None:
+                found = asking(called, project)
+                if found is not None and is_made_for_sure(called, found, project):
+                    yield self._made_once(called, found, project, event.statement)
 
-    def _made_once(self, event: StateChange | ContainerChange, found: StateTest, project: Project) -> Violation:
+    def _made_once(
+        self,
+        event: StateChange | ContainerChange,
+        found: StateTest,
+        project: Project,
+        marked: ast.stmt | None = None,
+    ) -> Violation:
         place = _place(event)
         if isinstance(event, ContainerChange):
             told = f"the first call with a key adds it to `{place}`, so the second call finds it there and recompiles"
         elif found.leaves:
-            line = event.statement.lineno
+            line = (marked or event.statement).lineno
             told = f"the first call creates `{place}` on line {line}, so the second call finds it here and recompiles"
         else:
             flag = all(isinstance(one, k.Value) and one.type == "bool" for one in event.new.members)
@@ -96,7 +109,7 @@ class LazyState(Rule):
             told = f"`{place}` is {made} on the first call, so the second call finds it {found_so} and recompiles"
         sure = is_made_for_sure(event, found, project)
         return Violation(
-            found.statement.test if found.leaves else event.statement,
+            found.statement.test if found.leaves and marked is None else marked or event.statement,
             f"{told}; later calls do not" if isinstance(event, StateChange) else f"{told}, once for each key",
             help=_HELP,
             category="recompile" if sure else None,
@@ -118,7 +131,8 @@ class LazyState(Rule):
         if isinstance(event, StateChange) and _comes_of_none(event, project):
             return Declined("the initial value depends on the input; start with zeros instead")
         found = asking(event, project)
-        assert found is not None
+        if found is None:
+            return Declined("another method tests for the state; create the state in the constructor instead")
         return _created_in_each_call(Scope.of(event, project), event, found)
 
 
@@ -198,6 +212,11 @@ def _new_keys(event: ContainerChange, project: Project) -> list[str]:
 
 def _comes_of_none(event: StateChange, project: Project) -> bool:
     return is_held(event.function, project, compiled=True) and turns_from_none(event, project)
+
+
+def _first(event: StateChange, project: Project) -> str:
+    values = initial(event.function.owner, event.home.name, project) if event.function.owner is not None else []
+    return "None" if any(isinstance(one, ast.Constant) and one.value is None for one in values) else "a number"
 
 
 def _is_moved(event: StateChange, project: Project) -> bool:

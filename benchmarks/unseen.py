@@ -33,6 +33,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
@@ -47,6 +48,8 @@ _OF_A_KIND = 2  # calls of the same class in the same mode
 _OF_A_TEST = 4  # parameter sets kept for a test
 # What Dynamo reports for a comprehension or constructor that it compiles separately after giving up the outer frame.
 _AFTER = frozenset({"Missing tp_iternext", "Read uninitialized cell", "Uninitialized nn.Module"})
+# The names of the functions that Dynamo makes for the code after a break start with this.
+_RESUMED = "torch_dynamo_resume_in_"
 # Dynamo's name for a mock in a test.
 _MOCK = "CallableMixin"
 Place = tuple[str, int]
@@ -312,31 +315,59 @@ class Statements:
         return f"{place[0]}:{place[1]}: {(self._root / place[0]).read_text().splitlines()[place[1] - 1].strip()[:110]}"
 
 
+@dataclass
+class Seen:
+    """What the records show: break sites, sites that only break because of others, and recompilations.
+
+    `again` has the recompilations to find, and `resumed` those of code after a break, which may be the only cause.
+    `traced` holds what Dynamo captured, and `settled` what it captured in calls that it compiled without an error.
+    """
+
+    sites: dict[Place, str] = field(default_factory=dict)
+    vanishing: set[Place] = field(default_factory=set)
+    again: dict[Place, dict[str, Any]] = field(default_factory=dict)
+    resumed: list[tuple[Place, dict[str, Any]]] = field(default_factory=list)
+    traced: set[Place] = field(default_factory=set)
+    settled: set[Place] = field(default_factory=set)
+
+    def add(self, record: Mapping[str, Any], statements: Statements) -> None:
+        """Add a record."""
+        captured = {statements.at(record["file"], line) for line in record["traced"]}
+        self.traced |= captured
+        # If compiling raised, the later calls that would have recompiled were never made.
+        self.settled |= captured if record["status"] == "ok" else set()
+        for one in (one for one in record["breaks"] if _MOCK not in one["reason"]):
+            place = statements.at(record["file"], one["frames"][-1][0])
+            if one.get("verdict") == "cascade":
+                self.vanishing.add(place)
+            else:
+                self.sites.setdefault(place, f"{one['gb']} in {record['root']}")
+        for one in (one for one in record["recompiles"] if one["call"]):
+            # On the first call, a frame is only compiled again because of a break in an outer frame.
+            if one["function"].startswith(_RESUMED):
+                self.resumed.append(((record["file"], one["line"]), one))
+            else:
+                self.again.setdefault((record["file"], one["line"]), one)
+
+    def denies(self, finding: Mapping[str, Any], places: set[Place]) -> bool:
+        """Return whether Dynamo captured a line of a finding without a break or recompilation there."""
+        captured = {"graph-break": self.traced, "recompile": self.settled}.get(finding["category"], set())
+        return bool(places & captured) and not places & (self.sites.keys() | self.vanishing)
+
+
 def score(options: argparse.Namespace) -> None:
     """Compare the findings in the whole package with the truth, and print the report."""
     from accuracy import RAN, check, share
 
-    statements = Statements(options.root)
+    statements, seen = Statements(options.root), Seen()
     told = [json.loads(line) for line in options.truth.read_text(encoding="utf-8").splitlines()]
     records = [record for record in told if record["status"] in RAN]
-    sites: dict[Place, str] = {}
-    again: dict[Place, dict[str, Any]] = {}
-    traced, vanishing, recompiled = set[Place](), set[Place](), set[Place]()
     for record in records:
-        traced |= {statements.at(record["file"], line) for line in record["traced"]}
-        for one in (one for one in record["breaks"] if _MOCK not in one["reason"]):
-            place = statements.at(record["file"], one["frames"][-1][0])
-            if one.get("verdict") == "cascade":
-                vanishing.add(place)
-            else:
-                sites.setdefault(place, f"{one['gb']} in {record['root']}")
-        for one in record["recompiles"]:
-            # On the first call, a frame is only compiled again because of a break in an outer frame.
-            if one["call"] and not one["function"].startswith("torch_dynamo_resume_in_"):
-                again.setdefault((record["file"], one["line"]), one)
+        seen.add(record, statements)
     release = [f"--torch={one}" for one in sorted({record.get("torch") for record in records} - {None})][-1:]
     findings = check(options.root, [*release, options.package])
     seconds = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    sites, again, recompiled = seen.sites, seen.again, set[Place]()
     covered: dict[str, set[Place]] = defaultdict(set)
     right, wrong = list[dict[str, Any]](), list[dict[str, Any]]()
     for finding in findings:
@@ -344,9 +375,10 @@ def score(options: argparse.Namespace) -> None:
         covered[category] |= places & sites.keys()
         hits = {key for key, one in again.items() if category == "recompile" and _is_about(finding, key, one, places)}
         recompiled |= hits
-        if hits or (category == "graph-break" and places & sites.keys()):
+        explains = bool(hits) or (category == "recompile" and any(_is_named(finding, *one) for one in seen.resumed))
+        if explains or (category == "graph-break" and places & sites.keys()):
             right.append(finding)
-        elif category in ("graph-break", "recompile") and places & traced and not places & (sites.keys() | vanishing):
+        elif seen.denies(finding, places):
             wrong.append(finding)
     found, advised = covered["graph-break"], set[Place]().union(*covered.values())
     missed = sorted(sites.keys() - found)
@@ -372,11 +404,16 @@ def _is_about(finding: Mapping[str, Any], key: Place, again: Mapping[str, Any], 
     """Return whether a finding is at a recompilation's guard or in the recompiled code, so that it explains it."""
     reached = [finding["function"], *finding["region"]]
     same = finding["path"] == key[0] and any(one.rpartition(".")[2] == again["function"] for one in reached)
+    return same or _is_named(finding, key, again) or any((file, line) in places for file, line in again["places"])
+
+
+def _is_named(finding: Mapping[str, Any], key: Place, again: Mapping[str, Any]) -> bool:
+    """Return whether a guard tests the attribute that a finding names."""
     # The guard's place is where the state is first read, and a finding may mark the line that stores it.
     state = re.search(r"`self\.(\w+)`", finding["message"])
-    guarded = state is not None and re.search(rf"\.{state[1]}\b", again["guard"].partition("#")[0])
-    named = bool(guarded) and any(file == finding["path"] for file, _ in again["places"])
-    return same or named or any((file, line) in places for file, line in again["places"])
+    if state is None or not re.search(rf"\b{state[1]}\b", again["guard"].partition("#")[0]):
+        return False
+    return finding["path"] in (key[0], *(file for file, _ in again["places"]))
 
 
 def _found_by_directory(root: Path, statements: Statements, missed: Sequence[Place]) -> Iterator[Place]:

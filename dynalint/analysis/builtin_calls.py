@@ -33,6 +33,8 @@ def taken(frame: Frame, name: str, args: list[Kind]) -> list[Kind]:
 
 def builtin_call(frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind | None:
     """Return the kind that a builtin function returns, or None if it is handled like any other callable."""
+    if name == "torch.is_tensor":
+        return _isinstance(frame, [*args, k.External("torch.Tensor")], keywords)
     prefix, _, name = name.rpartition(".")
     if prefix != "builtins":
         return None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 
+import dynalint
 from dynalint.analysis import analyze
 from dynalint.analysis.events import Branch
 from dynalint.analysis.kinds import only_tensor
@@ -71,3 +73,23 @@ class Model(nn.Module):
     )
     tests = [one for one in analyze([tmp_path / "code.py"]).events if isinstance(one, Branch)]
     assert any(only_tensor(one.kind) is not None for one in tests) is found
+
+
+def test_a_branch_for_what_is_no_tensor_is_not_taken_by_tensors(tmp_path: Path) -> None:
+    code = """
+    import torch
+    from torch import is_tensor, nn
+
+    class Positions(nn.Module):
+        def forward(self, given):
+            return given * 2 if is_tensor(given) else torch.arange(given)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.positions = Positions()
+
+        def forward(self, x: torch.Tensor):
+            return self.positions(x) + self.positions(x.shape[0])
+    """
+    assert dynalint.check_source("code.py", textwrap.dedent(code)) == []

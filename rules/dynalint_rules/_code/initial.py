@@ -114,6 +114,11 @@ def truth_of(value: ast.expr) -> bool | None:
     return bool(value.elts) if isinstance(value, ast.List | ast.Tuple | ast.Set) else None
 
 
+def is_hasattr(node: ast.AST) -> bool:
+    """Return whether an expression is a call of `hasattr`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr"
+
+
 def is_empty_tensor(value: ast.expr) -> bool:
     """Return whether a value is an empty tensor, such as `torch.zeros(0)` or `torch.tensor([])`."""
     if not isinstance(value, ast.Call) or _called(value) not in _FACTORIES or not value.args:

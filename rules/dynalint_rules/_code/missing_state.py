@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from dynalint.rulekit import ClassInfo, ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
 from dynalint_rules._code.growth import other_changes, same, state_name
-from dynalint_rules._code.initial import by_default, initial, is_empty_tensor, is_filled, truth_of
+from dynalint_rules._code.initial import by_default, initial, is_empty_tensor, is_filled, is_hasattr, truth_of
+from dynalint_rules._code.passed_values import is_looked_at
 
 Change = StateChange | ContainerChange
 
@@ -119,7 +120,7 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
     if values:
         made = all(_outcome(test, state, value) is found.truth and _differs(event, value) for value in values)
     else:
-        made = any(map(_is_hasattr, walk(test))) and _is_forced(test, state, truth=found.truth)
+        made = any(map(is_hasattr, walk(test))) and _is_forced(test, state, truth=found.truth)
     others = list(other_changes(event, project))
     if isinstance(event, ContainerChange) and any(map(_takes_items_out, others)):
         return False
@@ -169,7 +170,7 @@ def keys_added(event: Change, project: Project) -> list[str]:
     )
     if not added:
         return []
-    assigned = [one for one in walk_function(function.node) if isinstance(one, ast.Assign)]
+    assigned = (one for one in walk_function(function.node) if isinstance(one, ast.Assign))
     stores = sorted(assigned, key=lambda one: one.lineno)
     items = [(one, item) for one in stores if (item := _stored_item(one)) is not None and same(item[0], stored[0])]
     keys = {
@@ -177,8 +178,7 @@ def keys_added(event: Change, project: Project) -> list[str]:
         for one, item in reversed(items)
         if all(_is_dict_without(item[1], value) for value in values) and not way(one, project.parents(function))
     }
-    names = list(reversed(keys))
-    return names if keys[names[0]] is statement else []
+    return [*reversed(keys)] if keys[next(reversed(keys))] is statement else []
 
 
 def _stored_item(statement: ast.stmt) -> tuple[ast.expr, str] | None:
@@ -221,7 +221,7 @@ def turns_from_none(event: StateChange, project: Project) -> bool:
         and not way(event.statement, parents)
         and not _may_return_before(event)
         and len(list(_stores(function, state))) == 1
-        and any(_looks_at(node, event, state, parents) for node in walk_function(function.node))
+        and any(_looks_at(node, event, state, project) for node in walk_function(function.node))
         and not any(_takes_for_there(node, event, state, parents) for node in walk_function(function.node))
         and not any(_may_set_to_none(other, statement, project) for other, statement in other_changes(event, project))
     )
@@ -236,7 +236,7 @@ def _starts_without(values: Iterable[ast.expr], event: StateChange) -> bool:
 def _may_set_to_none(function: FunctionInfo, statement: ast.stmt, project: Project) -> bool:
     """Return whether a statement may set the state to None or a number, so that later calls may find it as well."""
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    kind = k.UNKNOWN if value is None else project.kinds(function).get(value, k.UNKNOWN)
+    kind = project.kinds(function).get(value, k.UNKNOWN) if value is not None else k.UNKNOWN
     return any(isinstance(one, k.Value | k.Unknown) for one in kind.members)
 
 
@@ -246,19 +246,23 @@ def _stores(function: FunctionInfo, state: _State) -> Iterator[ast.Attribute]:
             yield node
 
 
-def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether every call reads an attribute and uses its value before changing it."""
+def _looks_at(node: ast.AST, event: Change, state: _State, project: Project) -> bool:
+    """Return whether every call looks at an attribute before changing it, so that Dynamo guards on it."""
+    parents = project.parents(event.function)
     if not isinstance(node, ast.Attribute) or node.attr != state.name or not isinstance(node.ctx, ast.Load):
         return False
     if not any(same(node.value, one.value) for one in _stores(event.function, state)):
         return False  # `self.shape = x.shape` reads another object
     if node.lineno > (event.statement.end_lineno or event.statement.lineno) or way(node, parents):
         return False
-    outer = parents.get(node)
+    given = parents.get(node)
+    outer = parents.get(given) if isinstance(given, ast.keyword) else given
+    if isinstance(outer, ast.Call) and outer.func is not node:
+        return is_looked_at(project, outer, node, project.kinds(event.function).get(outer.func, k.UNKNOWN))
     if not isinstance(outer, ast.Assign) or not isinstance(name := outer.targets[0], ast.Name):
         return not isinstance(outer, ast.Expr)
-    loads = (one for one in walk(event.function.node) if isinstance(one, ast.Name) and one.id == name.id)
-    return any(isinstance(one.ctx, ast.Load) for one in loads)
+    named = (one for one in walk(event.function.node) if isinstance(one, ast.Name) and one.id == name.id)
+    return any(isinstance(one.ctx, ast.Load) for one in named)
 
 
 def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
@@ -313,7 +317,7 @@ def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
         is_none = isinstance(other, ast.Constant) and other.value is None
         if is_none and isinstance(operator, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
             return isinstance(operator, ast.Is | ast.Eq) is truth
-    elif _is_hasattr(test):
+    elif is_hasattr(test):
         return not truth
     elif state.is_read_by(test) and not truth:
         return True
@@ -339,7 +343,7 @@ def _outcome(test: ast.expr, state: _State, value: ast.expr) -> bool | None:
         decisive = isinstance(test.op, ast.Or)
         answers = [_outcome(one, state, value) for one in test.values]
         return decisive if decisive in answers else None if None in answers else not decisive
-    if _is_hasattr(test):
+    if is_hasattr(test):
         return True if state.is_asked_for(test) else None
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         return _compared(test.left, test.ops[0], test.comparators[0], state, value)
@@ -390,10 +394,6 @@ def _differs(event: Change, value: ast.expr) -> bool:
         not isinstance(one, k.Value) or (one.constant is not k.MISSING and one.constant != constant)
         for one in event.new.members
     )
-
-
-def _is_hasattr(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr"
 
 
 def _is_text(node: ast.AST, text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import FunctionInfo, k, walk_function
+from dynalint.rulekit import FunctionInfo, Project, k, walk_function, way
 from dynalint_rules._code.names import has_one_value, loads
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute, self_name
@@ -85,6 +85,21 @@ def _calls(node: ast.AST, name: str) -> bool:
     return (isinstance(called, ast.Name) and called.id == name) or (
         isinstance(called, ast.Attribute) and called.attr == name
     )
+
+
+def is_looked_at(project: Project, call: ast.Call, argument: ast.expr, callee: k.Kind) -> bool:
+    """Return whether each call looks at an argument. Code of the project may not, or only in some calls."""
+    for one in callee.members:
+        if isinstance(one, k.Function):
+            name, parents = parameter_of(one, call, argument), project.parents(one.function)
+            reads = [
+                node for node in walk_function(one.function.node) if isinstance(node, ast.Name) and node.id == name
+            ]
+            if not any(isinstance(read.ctx, ast.Load) and not way(read, parents) for read in reads):
+                return False
+        elif isinstance(one, k.Instance | k.Unknown):
+            return False
+    return True
 
 
 def parameter_of(callee: k.Function, call: ast.Call, argument: ast.expr) -> str | None:

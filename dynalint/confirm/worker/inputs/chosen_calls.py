@@ -107,8 +107,10 @@ def choose(
         asked = _concerns(reached, spots)
         repeats = [call] * same + _wider(batch if asked or resized else None, lines)
         return ChosenCalls(repeats, [], asked, same, dict.fromkeys(range(same, len(repeats)), pace))
-    together = all_options(function, call, lambda tried: lines(tried) is not None)
-    others = _others(options(function, call), lines) + _others(([one] for one in together), lines)
+    others = _others(options(function, call), lines)
+    until = time.process_time() + _LOOKING
+    together = all_options(function, call, lambda tried: time.process_time() < until and lines(tried) is not None)
+    others += _others(([one] for one in together), lines)
     if guessed:
         others += _others(other_ranks(call), lines)
     asked = _concerns(reached.union(*(seen for _, seen in others)), spots)

@@ -95,7 +95,7 @@ def all_options(function: Callable[..., Any], call: Call, works: Callable[[Call]
     for order in (tensors, tensors[::-1]) if len(tensors) > 1 else ():
         found = call
         for parameter in order:
-            found = next(filter(works, _with_tensor(function, found, parameter)), found)
+            found = next(filter(works, _likely(found, parameter)), found)
         yield found
 
 
@@ -112,11 +112,21 @@ def _optional(function: Callable[..., Any], call: Call) -> Iterator[inspect.Para
 
 def _with_tensor(function: Callable[..., Any], call: Call, parameter: inspect.Parameter) -> Iterator[Call]:
     """Yield calls with a tensor for an optional parameter: like the first tensor, or else as its name suggests."""
-    args, kwargs = call
-    first = next(leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor))
-    yield from ((args, {**kwargs, parameter.name: value}) for value in _tensors_like(parameter.name, first))
-    found = with_option(function, call, parameter, first.device.type)
+    yield from _likely(call, parameter)
+    found = with_option(function, call, parameter, _first_tensor(call).device.type)
     yield from () if found is None else [found]
+
+
+def _likely(call: Call, parameter: inspect.Parameter) -> Iterator[Call]:
+    """Yield calls with a tensor that is like the first tensor."""
+    args, kwargs = call
+    yield from (
+        (args, {**kwargs, parameter.name: value}) for value in _tensors_like(parameter.name, _first_tensor(call))
+    )
+
+
+def _first_tensor(call: Call) -> torch.Tensor:
+    return next(leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor))
 
 
 def _takes_tensor(parameter: inspect.Parameter) -> bool:

@@ -237,7 +237,7 @@ class _Pass:
             function=as_name(event.function.qualname),
             region=tuple(map(as_name, event.function.chain)),
             steps=tuple(self._step(function) for function in event.function.callers),
-            gb=violation.gb or rule.gb,
+            gb=violation.gb or (() if violation.category == "miscompile" else rule.gb),
             doubt=as_sentence(event.function.doubt),
             setting="" if flag.proviso else violation.setting,
             cost=self._costs.of(flag),

@@ -169,3 +169,37 @@ def test_a_tensor_that_gets_no_other_value_later_needs_no_second_name(before: st
     body = f"{before}some = x[x > 0]\n{after}if some.numel() == 0:\n    return v.sum() * 0.0\nreturn some.mean()"
     text = fixed(body, head=LOSS)
     assert ("return torch.where(x > 0, x, 0).sum() / (x > 0).sum()\n" in text) is short
+
+
+MADE = """\
+import torch
+from torch import nn
+
+
+def make():
+    return nn.MSELoss(reduction="sum")
+
+
+@torch.compile
+def f(x: torch.Tensor, v: torch.Tensor, n: int):
+"""
+
+
+@pytest.mark.parametrize("layer", ["make()", "nn.MSELoss(*n)"])
+def test_a_loss_whose_options_are_not_in_sight(layer: str) -> None:
+    body = f"m = v > 0\nloss = {layer}\nreturn loss(x[m], v[m])"
+    assert fixed(body, head=MADE).endswith(textwrap.indent(body, "    ") + "\n")
+    assert "reduction=" in fixed(body.replace(layer, "nn.MSELoss()"), head=MADE).partition("def f")[2]
+
+
+@pytest.mark.parametrize("change", ["m.logical_not_()", "m = v > 1"])
+def test_a_mask_that_changes_between_two_selections(change: str) -> None:
+    body = f"m = v > 0\na = x[m]\n{change}\nb = x[m]\nreturn a.sum() + b.sum()"
+    assert "torch.where" not in fixed(body)
+
+
+@pytest.mark.parametrize(("name", "mask"), [("mask", "mask"), ("mask_idx", "mask"), ("rows_idx", "rows_mask")])
+def test_a_mask_is_not_called_an_index(name: str, mask: str) -> None:
+    body = f"y = x.clone()\n{name} = torch.nonzero(v == 0)\ny.index_fill_(0, {name}.squeeze(), 0.0)\nreturn y"
+    text = fixed(body, CountingCall())
+    assert f"{mask} = v == 0\n    y[{mask}] = 0.0\n" in text

@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+import dynalint
 from dynalint import check_source
 from dynalint.fix.edits import plan_of, replaced
 from dynalint.rulebook.pages import Example
@@ -631,3 +632,60 @@ def test_a_loop_stays_if_something_else_needs_a_tensor(loop: str, use: str) -> N
     assert own
     for found in own:
         assert not isinstance(found.answer, Rewrite) or "arange(" in new_code(found.answer)
+
+
+COUNTING = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor):
+        self.calls += 1
+        if not torch.compiler.is_compiling() and TEST:
+            print(x)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "new"),
+    [
+        ("self.calls % 10 == 0", "self.calls % 10 == 0"),
+        ("self.calls in (1, 10)", "self.calls.item() in (1, 10)"),
+        ("str(self.calls).endswith('0')", "str(self.calls.item()).endswith('0')"),
+    ],
+)
+def test_an_eager_test_gets_a_number_unless_it_compares(test: str, new: str) -> None:
+    rule = PythonCounter()
+    (found,) = StaticView(Case(rule, Example("x", COUNTING.replace("TEST", test))), [rule]).own
+    assert isinstance(found.answer, Rewrite)
+    assert f"is_compiling() and {new}:" in new_code(found.answer)
+
+
+def test_a_method_that_a_mixin_also_calls() -> None:
+    code = """
+    import torch
+
+    class Base(torch.nn.Module):
+        def scale(self, x):
+            return x.mean().item()
+
+        def run(self, x):
+            return x * self.scale(x)
+
+    class Mixin:
+        def rounds(self, x):
+            return range(int(self.scale(x)))
+
+    class Both(Mixin, Base):
+        def forward(self, x: torch.Tensor):
+            return self.run(x) + len(self.rounds(x))
+    """
+    found = dynalint.check_source("m.py", textwrap.dedent(code))
+    reasons = [one.fix.declined for one in found if one.code == "DYN201" and one.fix is not None]
+    assert reasons
+    assert all(reasons)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from dynalint.rulekit import ClassInfo, ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
 from dynalint_rules._code.growth import other_changes, same, state_name
 from dynalint_rules._code.initial import by_default, initial, is_empty_tensor, is_filled, is_hasattr, truth_of
+from dynalint_rules._code.order import may_return_before
 from dynalint_rules._code.passed_values import is_looked_at
 
 Change = StateChange | ContainerChange
@@ -129,7 +130,7 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
         and (not isinstance(test, ast.BoolOp) or state.is_asked_for(test.values[0]))
         and not any(_sets_back(statement, found, state) for _, statement in others)
         and all(node is found.statement or _is_taken(node, arm, function.owner, project) for node, arm in arms)
-        and not _may_return_before(event, besides=found.statement)
+        and not may_return_before(event.function, event.statement, besides=found.statement)
     )
 
 
@@ -165,7 +166,7 @@ def keys_added(event: Change, project: Project) -> list[str]:
         and all(_is_dict_without(stored[1], value) for value in values)
         and not is_filled(function.owner, name, project)
         and not way(statement, project.parents(function))
-        and not _may_return_before(event)
+        and not may_return_before(function, event.statement)
         and not any(map(_takes_items_out, other_changes(event, project)))
     )
     if not added:
@@ -219,7 +220,7 @@ def turns_from_none(event: StateChange, project: Project) -> bool:
     return (
         _starts_without(values, event)
         and not way(event.statement, parents)
-        and not _may_return_before(event)
+        and not may_return_before(function, event.statement)
         and len(list(_stores(function, state))) == 1
         and any(_looks_at(node, event, state, project) for node in walk_function(function.node))
         and not any(_takes_for_there(node, event, state, parents) for node in walk_function(function.node))
@@ -276,13 +277,6 @@ def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mappi
         and node.lineno <= (event.statement.end_lineno or event.statement.lineno)
         and not way(node, parents)
     )
-
-
-def _may_return_before(event: Change, besides: ast.AST | None = None) -> bool:
-    """Return whether there is a `return` before a change, outside `besides`."""
-    own = set(walk(besides)) if besides is not None else set()
-    returns = (node for node in walk_function(event.function.node) if isinstance(node, ast.Return) and node not in own)
-    return any(node.lineno < event.statement.lineno for node in returns)
 
 
 def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -> Iterator[StateTest]:

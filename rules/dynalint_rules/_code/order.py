@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from dynalint_rules._code.names import around
+from dynalint.rulekit import FunctionInfo, walk, walk_function
+from dynalint_rules._code.names import around, end_of
 
 
 def always_before(first: ast.AST, second: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
@@ -25,10 +26,17 @@ def always_before(first: ast.AST, second: ast.AST, parents: Mapping[ast.AST, ast
         if isinstance(parent, ast.If | ast.While) and _inside(first, parent.test, parents):
             return True
         for earlier in around(parents, node)[0]:
-            if _inside(first, earlier, parents) and _always_runs(first, earlier, parents):
+            if _inside(first, earlier, parents) and always_runs(first, earlier, parents):
                 return True
         node = parent
     return False
+
+
+def may_return_before(function: FunctionInfo, statement: ast.AST, besides: ast.AST | None = None) -> bool:
+    """Return whether there is a `return` before a statement or expression, outside `besides`."""
+    own = set(walk(besides)) if besides is not None else set()
+    returns = (node for node in walk_function(function.node) if isinstance(node, ast.Return) and node not in own)
+    return any(end_of(node) <= _start(statement) for node in returns)
 
 
 def _statement(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST:
@@ -48,7 +56,7 @@ def _inside(node: ast.AST, outer: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
     return current is outer
 
 
-def _always_runs(node: ast.AST, outer: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
+def always_runs(node: ast.AST, outer: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
     """Return whether `node`, which is inside `outer`, always runs when `outer` runs, whatever the control flow."""
     while node is not outer:
         parent = parents[node]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
-from dynalint.rulekit import FunctionInfo, Project, k, walk_function, way
+from dynalint.rulekit import FunctionInfo, Project, k, walk_function
 from dynalint_rules._code.names import has_one_value, loads
+from dynalint_rules._code.order import always_runs, may_return_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute, self_name
 
+_EXAMINING = (ast.Attribute, ast.Subscript, ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp)
 # Decorators that do not change what a method takes and returns.
 _MODES = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
 
@@ -88,18 +91,26 @@ def _calls(node: ast.AST, name: str) -> bool:
 
 
 def is_looked_at(project: Project, call: ast.Call, argument: ast.expr, callee: k.Kind) -> bool:
-    """Return whether each call looks at an argument. Code of the project may not, or only in some calls."""
+    """Return whether each call looks at an argument. Code of the project may only pass it on, or ignore it."""
     for one in callee.members:
         if isinstance(one, k.Function):
-            name, parents = parameter_of(one, call, argument), project.parents(one.function)
-            reads = [
-                node for node in walk_function(one.function.node) if isinstance(node, ast.Name) and node.id == name
-            ]
-            if not any(isinstance(read.ctx, ast.Load) and not way(read, parents) for read in reads):
+            name, function = parameter_of(one, call, argument), one.function
+            reads = (read for read in walk_function(function.node) if isinstance(read, ast.Name) and read.id == name)
+            if not any(_is_examined(read, function, project.parents(function)) for read in reads):
                 return False
         elif isinstance(one, k.Instance | k.Unknown):
             return False
     return True
+
+
+def _is_examined(read: ast.Name, function: FunctionInfo, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether each call of a function uses the value of a variable here, and does not just pass it on."""
+    user, top = parents[read], parents[read]
+    while parents[top] is not function.node:
+        top = parents[top]
+    tested = isinstance(user, ast.If | ast.IfExp | ast.While) and user.test is read
+    used = tested or isinstance(user, _EXAMINING)
+    return used and always_runs(read, top, parents) and not may_return_before(function, read)
 
 
 def parameter_of(callee: k.Function, call: ast.Call, argument: ast.expr) -> str | None:

@@ -61,9 +61,9 @@ class Attribute:
 
     @property
     def family(self) -> list[ClassInfo]:
-        """The classes whose `self` can have the attribute: `cls`, its base classes and its subclasses."""
+        """The classes whose `self` can have the attribute: `cls` and its subclasses, with all their base classes."""
         heirs = [one for one in self.project.all_classes if self.cls in self.project.mro(one)]
-        return list(dict.fromkeys([*self.project.mro(self.cls), *heirs]))
+        return list(dict.fromkeys(base for one in (self.cls, *heirs) for base in self.project.mro(one)))
 
     def uses(self) -> list[Use]:
         """Return the uses on `self` in methods of the family.

@@ -23,10 +23,10 @@ from dynalint.rulekit import (
     walk_function,
 )
 from dynalint_rules._code.cached_values import Memo
-from dynalint_rules._code.callers_test import at_the_call
 from dynalint_rules._code.growth import is_counter, is_held, same
 from dynalint_rules._code.initial import initial
 from dynalint_rules._code.missing_state import StateTest, asking, is_made_for_sure, keys_added, turns_from_none
+from dynalint_rules._code.only_caller import at_the_call
 from dynalint_rules._code.order import always_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute

@@ -112,9 +112,10 @@ def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool
 
 
 def _name_for_mask(scope: Scope, names: tuple[str, ...]) -> str:
-    if len(names) == 1 and "mask" in names[0]:
-        return names[0]
-    return scope.fresh_name(f"{_INDEX.sub('', names[0])}_mask".lstrip("_"))
+    stem = _INDEX.sub("", names[0])
+    if stem.endswith("mask"):
+        return stem if names == (stem,) else scope.fresh_name(stem)
+    return scope.fresh_name(f"{stem}_mask".lstrip("_"))
 
 
 def is_bound_once(scope: Scope, name: str) -> bool:

@@ -126,7 +126,7 @@ class Chain:
         for one in selections:
             if self.scope.tensor(one.source) is None and not isinstance(self.scope.kind(one.source), k.Unknown):
                 return None
-            if not self._keeps(one) or is_selected(self.scope, one.source):
+            if not self._keeps(one) or not is_stable(self.scope, one) or is_selected(self.scope, one.source):
                 return None
             nodes[one.node] = self._own(one)
             self.selections.append((one, nodes[one.node]))

@@ -27,6 +27,7 @@ _LAYERS = {
     "torch.nn.NLLLoss": "nll_loss",
     "torch.nn.SmoothL1Loss": "smooth_l1_loss",
 }
+_NAMES = frozenset(name.rpartition(".")[2] for name in _LAYERS)
 _OF_LABELS = frozenset({"cross_entropy", "nll_loss"})
 _OPTIONS = {
     "binary_cross_entropy_with_logits": ("reduction", "pos_weight"),
@@ -116,16 +117,16 @@ def _of_layer(scope: Scope, call: ast.Call, function: str) -> Loss | None:
 
 
 def _made(scope: Scope, layer: ast.expr) -> ast.Call | None:
-    """Return the call that creates the layer of an attribute or a variable, if there is only one."""
+    """Return the only call that creates the layer of an attribute or a variable, unless another function makes it."""
     owner = scope.function.owner
     value = only_value(scope, layer.id, layer) if isinstance(layer, ast.Name) else layer
-    if isinstance(value, ast.Call):
-        return value
-    if not isinstance(layer, ast.Attribute) or owner is None:
+    if isinstance(layer, ast.Attribute) and owner is not None:
+        made = [one for cls in scope.project.mro(owner) for _, one in cls.stores.get(layer.attr, ())]
+        values = [one.value for one in made if isinstance(one, ast.Assign)]
+        value = values[0] if len(values) == len(made) == 1 else None
+    if not isinstance(value, ast.Call) or ast.unparse(value.func).rpartition(".")[2] not in _NAMES:
         return None
-    made = [one for cls in scope.project.mro(owner) for _, one in cls.stores.get(layer.attr, ())]
-    calls = [one.value for one in made if isinstance(one, ast.Assign)]
-    return calls[0] if len(calls) == len(made) == 1 and isinstance(calls[0], ast.Call) else None
+    return value
 
 
 def _reduction(keywords: list[ast.keyword], default: object) -> str | None:

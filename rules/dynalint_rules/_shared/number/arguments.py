@@ -146,12 +146,21 @@ class CallFollower(Follower):
         parent = self.scope.parents[node]
         if not is_in_eager_code(self.scope, node):
             self.used_in(parent, node, dtype)
-        elif is_in_eager_test(self.scope, node):
-            return  # a 0-dim tensor can be tested like its number
+        elif is_in_eager_test(self.scope, node) and self._is_compared(node):
+            return  # a 0-dim tensor is compared like its number
         elif not isinstance(parent, ast.FormattedValue):
             self.flow.edits.append((node, rw.method(rw.kept(self.scope.file, node), "item")))
         elif parent.conversion != -1:  # otherwise, a 0-dim tensor is formatted like its number
             self.refuse(parent, node)
+
+    def _is_compared(self, node: ast.expr) -> bool:
+        """Return whether arithmetic with a number ends in a comparison that is the same for a 0-dim tensor."""
+        parent = self.scope.parents[node]
+        if isinstance(parent, ast.BinOp):
+            return self._is_compared(parent)
+        return isinstance(parent, ast.Compare) and not any(
+            isinstance(one, ast.Is | ast.IsNot | ast.In | ast.NotIn) for one in parent.ops
+        )
 
     @abstractmethod
     def used_in(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:

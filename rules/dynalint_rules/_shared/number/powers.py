@@ -20,7 +20,9 @@ def check_power(follower: Follower, power: ast.BinOp, node: ast.expr, dtype: k.D
     """
     scope, other = follower.scope, power.right if node is power.left else power.left
     kind, shown = scope.kind(other), scope.quote(power)
-    if not k.is_number(kind):
+    if isinstance(kind, k.Unknown):
+        follower.flow.conditions[f"{scope.quote(other)} in {shown} is a floating-point number"] = None
+    elif not k.is_number(kind):
         raise Refusal(f"{scope.quote(other)} in {shown} may not be a number; compute the power of a tensor instead")
     base, exponent = scope.kind(power.left), scope.kind(power.right)
     whole = dtype == "int" if node is power.right else is_whole(exponent)

@@ -40,7 +40,9 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     if isinstance(base, k.Unknown) and (of_tensors or _compares(node)):
         frame.note_tensor(node.value, base)
         base = k.TENSOR
-    if isinstance(index, k.Unknown) and (isinstance(node.slice, ast.Compare) or index.compared):
+    if isinstance(index, k.Unknown) and (
+        isinstance(node.slice, ast.Compare) or index.compared or _is_mask_given(node, index)
+    ):
         # `x[labels >= 0]` selects with a mask, because a comparison of two numbers is not used as a position.
         of_parameters = isinstance(base, k.Unknown) and None not in (base.parameter, index.parameter)
         if isinstance(base, k.Tensor) or of_parameters:
@@ -72,6 +74,11 @@ def _index_of(frame: Frame, node: ast.expr) -> Kind:
 def _is_named_mask(node: ast.expr) -> bool:
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return name.lower().endswith("mask")
+
+
+def _is_mask_given(node: ast.Subscript, index: k.Unknown) -> bool:
+    """Return whether an index is a parameter with the name of a mask."""
+    return index.parameter is not None and not index.is_element and _is_named_mask(node.slice)
 
 
 def _indexable(base: Kind, *, not_by_place: bool) -> Kind:

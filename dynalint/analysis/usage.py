@@ -49,6 +49,8 @@ def is_of_tensor(frame: Frame, node: ast.Attribute, call: ast.Call | None) -> bo
         return True
     if call is None or call.func is not node:
         return False
+    if node.attr == "size" and isinstance(node.value, ast.Name) and node.value.id.endswith("group"):
+        return False  # the number of processes in a process group
     return node.attr not in _OF_LAYERS or all(isinstance(one, (ast.Constant, ast.UnaryOp)) for one in call.args)
 
 

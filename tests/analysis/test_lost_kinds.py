@@ -800,3 +800,25 @@ class Model(nn.Module):
 """
     assert len(branches(tmp_path, code)) == 1
     assert branches(tmp_path, code.replace(f"    {name} = run\n", "")) == []
+
+
+def test_a_process_group_has_a_size_too(tmp_path: Path) -> None:
+    code = """
+class Scattered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group=None, row=None):
+        count = group.size() if group else 1
+        width = row.size() if row else 2
+        return x * count
+
+class Model(nn.Module):
+    def __init__(self, group, row):
+        super().__init__()
+        self.group = group
+        self.row = row
+
+    def forward(self, x):
+        return Scattered.apply(x, self.group, self.row)
+"""
+    found = branches(tmp_path, code)
+    assert [getattr(one.node, "id", None) for one in found] == ["row"]

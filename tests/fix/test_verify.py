@@ -923,3 +923,31 @@ def test_files_are_not_compared_with_themselves(prove: Prove, monkeypatch: pytes
     verification = prove(code, ("FACTOR = 2", "FACTOR = 3"), target="scaled")
     assert verification.outcome == "unverifiable", verification
     assert "does not allow its text to be replaced" in verification.detail
+
+
+SCRIPTED = """
+import torch
+
+@torch.jit.script
+def clipped(x):
+    if x.sum() > 0:
+        return x.clamp(max=1)
+    return x
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return clipped(x * 2)
+"""
+IN_SCRIPT = "    if x.sum() > 0:\n        return x.clamp(max=1)\n    return x\n"
+
+
+def test_a_function_that_torch_script_compiles_is_compared(prove: Prove) -> None:
+    fix = "    return torch.where(x.sum() > 0, x.clamp(max=1), x)\n"
+    verification = prove(SCRIPTED, (IN_SCRIPT, fix), gb=("GB0170",))
+    assert verification.outcome == "proven", verification
+
+
+def test_a_fix_that_torch_script_cannot_compile_is_not_proven(prove: Prove) -> None:
+    fix = "    limits = {'max': 1}\n    return torch.where(x.sum() > 0, x.clamp(**limits), x)\n"
+    verification = prove(SCRIPTED, (IN_SCRIPT, fix), gb=("GB0170",))
+    assert verification.outcome != "proven", verification

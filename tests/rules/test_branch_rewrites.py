@@ -630,6 +630,56 @@ def test_messages_without_values_do_not_say_what_was_given(message: str, kept: s
     assert f'torch._assert_async(~(x.sum() > 0), "{kept}")' in fixed(body, RaiseOnTensor())
 
 
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("str(x) + ' is negative, ' + str(x.sum())", "... is negative, ..."),
+        ("'sum %5.2f%% of %(n)s' % y", "sum ...% of ..."),
+        ("'{{{}}} of {n:.2f}'.format(x, n=y)", "{...} of ..."),
+        ("ValueError('negative')", "negative"),
+        ("ValueError(f'{x} is negative')", "... is negative"),
+        ("'{'.format(x)", "the assertion fails"),
+        ("x", "the assertion fails"),
+    ],
+)
+def test_a_computed_message_stays_in_eager_mode(message: str, kept: str) -> None:
+    assert fixed(f"assert x.sum() > 0, {message}\nreturn x", rule=AssertOnTensor()) == (
+        "if torch.compiler.is_compiling():\n"
+        f'    torch._assert_async(x.sum() > 0, "{kept}")\n'
+        f"else:\n    assert x.sum() > 0, {message}\nreturn x"
+    )
+
+
+MASKED = """
+z = x * 2
+m = x > 0
+if m.any():
+    if z.dim() == 2:
+        z = z.masked_fill(m, 0.0)
+    else:
+        z = z.masked_fill(m, 1.0)
+return z
+"""
+
+
+def test_a_mask_that_selects_nothing_needs_no_test_around_a_choice_by_shapes() -> None:
+    wanted = MASKED.replace("if m.any():\n    ", "").replace("    else", "else").replace("        z =", "    z =")
+    assert fixed(MASKED) == lines(wanted.replace("if z.dim", "if z.dim"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("z.masked_fill(m, 1.0)", "z.masked_fill(~m, 1.0)"),
+        ("z.masked_fill(m, 1.0)", "z + 1.0"),
+        ("z.dim() == 2", "z.sum() > 2"),
+        ("z.dim() == 2", "print(z) is None"),
+    ],
+)
+def test_a_choice_that_does_something_where_the_mask_selects_nothing(old: str, new: str) -> None:
+    assert "m.any()" in fixed(MASKED.replace(old, new))
+
+
 def test_a_message_on_several_lines_is_indented_like_an_argument() -> None:
     body = "if x.sum() > 0:\n    raise ValueError('one '\n                     'two')\nreturn x"
     assert "    torch._assert_async(\n        ~(x.sum() > 0),\n        'one '\n        'two',\n    )\n" in fixed(
@@ -772,7 +822,8 @@ def test_a_side_that_goes_on_moves_out_of_the_branch() -> None:
             return x
             """,
             """
-            if flag:  # rarely
+            # rarely
+            if flag:
                 x = torch.where(x.sum() > 0, x * 2, x)
             return x
             """,

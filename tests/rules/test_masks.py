@@ -11,6 +11,7 @@ from dynalint.rulebook.pages import Example
 from dynalint.rules import Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView
+from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
 from dynalint_rules.shapes.counting_call import CountingCall
 from dynalint_rules.shapes.mask_read import MaskRead
 from dynalint_rules.shapes.masked_store import MaskedStore
@@ -203,3 +204,78 @@ def test_a_mask_is_not_called_an_index(name: str, mask: str) -> None:
     body = f"y = x.clone()\n{name} = torch.nonzero(v == 0)\ny.index_fill_(0, {name}.squeeze(), 0.0)\nreturn y"
     text = fixed(body, CountingCall())
     assert f"{mask} = v == 0\n    y[{mask}] = 0.0\n" in text
+
+
+@pytest.mark.parametrize(
+    ("layer", "ignored"),
+    [
+        ("nn.CrossEntropyLoss(ignore_index=n)", "loss.ignore_index"),
+        ("nn.NLLLoss(ignore_index=0)", "loss.ignore_index"),
+        ("nn.CrossEntropyLoss()", "-100"),
+    ],
+)
+def test_labels_outside_the_mask_get_the_label_that_the_loss_ignores(layer: str, ignored: str) -> None:
+    body = f"m = v > 0\nloss = {layer}\nreturn loss(x[m], n[m])"
+    head = MADE.replace("n: int", "n: torch.Tensor")
+    assert f"loss(x.flatten(0, -2), torch.where(m, n, {ignored}).flatten())" in fixed(body, head=head)
+
+
+@pytest.mark.parametrize("options", ["ignore_index=0, weight=v", "ignore_index=0, reduction='none'", "**n"])
+def test_a_loss_that_does_more_than_ignore_a_label(options: str) -> None:
+    body = f"m = v > 0\nloss = nn.CrossEntropyLoss({options})\nreturn loss(x[m], n[m])"
+    head = MADE.replace("n: int", "n: torch.Tensor")
+    assert fixed(body, head=head).endswith(textwrap.indent(body, "    ") + "\n")
+
+
+def test_a_mask_by_its_name_selects_from_a_parameter() -> None:
+    head = HEAD.replace("x: torch.Tensor, v: torch.Tensor", "x, v, mask, key")
+    assert "torch.where(mask, x, 0).sum()" in fixed("return x[mask].sum()", head=head)
+    rule = MaskRead()
+    for body in ("return x[key]", "mask = v['mask']\nreturn x[mask]"):
+        assert not StaticView(Case(rule, Example("x", head + textwrap.indent(body, "    ") + "\n")), [rule]).own
+
+
+def given(call: str, value: str) -> str:
+    """Return the code after a fix of a helper that fills what is not finite, with the call that `value` prepares."""
+    code = f"""
+import torch
+from torch import nn
+
+WEIGHT = nn.Parameter(torch.ones(4, 4))
+
+def finite(scores):
+    ok = scores.isfinite()
+    if not ok.all():
+        scores[~ok] = 0.0
+    return scores
+
+@torch.compile
+def f(x: torch.Tensor, v: torch.Tensor):
+    {value}
+    return {call}
+"""
+    rule = BranchOnTensor()
+    return StaticView(Case(rule, Example("x", code)), [rule]).fixed
+
+
+@pytest.mark.parametrize("value", ["y = x * 2", "y = x.softmax(-1)"])
+def test_the_result_of_a_computation_may_be_written_to(value: str) -> None:
+    assert "if not ok.all()" not in given("finite(y)", value)
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        ("finite(x)", "y = x"),
+        ("finite(y)", "y = x"),
+        ("finite(y)", "y = x if v is None else x + 1"),
+        ("finite(y)", "y = x[0]"),
+        ("finite(WEIGHT)", "y = x"),
+        ("finite(x * 2) + finite(x)", "y = x"),
+        ("finite(*[x])", "y = x"),
+        ("finite(y)", "y = torch.ones(2, requires_grad=True)"),
+        ("finite(y)", "y = nn.Parameter(x)"),
+    ],
+)
+def test_what_may_be_a_leaf_is_only_written_to_if_the_mask_selects_something(call: str, value: str) -> None:
+    assert "if not ok.all()" in given(call, value)

@@ -689,3 +689,32 @@ def test_a_method_that_a_mixin_also_calls() -> None:
     reasons = [one.fix.declined for one in found if one.code == "DYN201" and one.fix is not None]
     assert reasons
     assert all(reasons)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "seen = []\nseen.append(s)\nreturn x",
+        "seen: list[float] = []\nfor _ in range(2):\n    seen.append(1.0 - s)\nreturn x",
+    ],
+)
+def test_nothing_reads_the_list_that_gets_a_number(use: str) -> None:
+    assert "append" in new_code(rewrite(f"s = x.sum().item()\n{use}"))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "seen = []\nseen.append(s)\nreturn x, seen",
+        "seen = []\nseen.append(s)\nreturn x * len(seen) * max(seen)",
+        "seen = []\nlater = lambda: seen\nseen.append(s)\nreturn x, later",
+        "seen = kept = []\nseen.append(s)\nreturn x, kept",
+        "global seen\nseen = []\nseen.append(s)\nreturn x",
+        "seen = kept()\nseen.append(s)\nreturn x",
+        "seen = []\nadd = seen.append\nadd(s)\nreturn x, add",
+        "seen = []\nif flag:\n    seen = kept\nseen.append(s)\nreturn x",
+        "flag.append(s)\nreturn x",
+    ],
+)
+def test_a_list_that_something_may_read(use: str) -> None:
+    assert isinstance(answer(f"s = x.sum().item()\n{use}"), Declined)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -359,3 +362,26 @@ def test_a_write_to_what_a_caller_owns_may_raise_where_a_mask_selects_nothing(wr
     body = f"m = y > 0\nz = {{}}\nif m.any():\n    {write}\nreturn z"
     assert isinstance(answer(body.format("x"), BranchOnTensor()), Declined)
     assert isinstance(answer(body.format("x.clone()"), BranchOnTensor()), Rewrite)
+
+
+def test_a_check_needs_no_name_for_torch(tmp_path: Path) -> None:
+    code = """
+from torch import nn
+from elsewhere import torch
+
+
+class Model(nn.Module):
+    def forward(self, rows: "list[torch.Tensor]"):
+        found = [one * 2 for one in rows]
+        for i in range(len(rows)):
+            found.append(rows[i] * 2)
+        return torch.stack(found)
+"""
+    path = tmp_path / "model.py"
+    path.write_text(code)
+    result = subprocess.run(
+        [sys.executable, "-m", "dynalint", "check", "--static", "--isolated", "--no-cache", path.name],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode < 2
+    assert result.stderr == ""

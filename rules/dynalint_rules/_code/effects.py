@@ -339,7 +339,7 @@ def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Eff
         raise Refusal(
             f"{shown} leads to code that is too deeply nested for dynalint to analyse; call it before the test"
         )
-    inner = replace(scope, function=function, parents=scope.project.parents(function))
+    inner = replace(scope, function=function)
     refuse_lasting_effects(inner, function.statements, shown)
     for node in (node for statement in function.statements for node in walk_function(statement)):
         if found.shows is not None and isinstance(node, ast.Raise | ast.Assert):

@@ -40,6 +40,8 @@ _MAY_PASS_ON = frozenset(
     "Hardsigmoid Hardswish Hardtanh Identity LeakyReLU Mish PixelShuffle PixelUnshuffle RReLU ReLU ReLU6 SELU "
     "Sequential SiLU Threshold Unflatten".split()
 )
+# Endings of the names of classes that keep the memory of a tensor that they are given.
+_WRAPPING = ("Tensor", "Parameter", "Buffer")
 
 
 def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:
@@ -142,7 +144,7 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
     if made is None:
         loop = _loop_around(scope, at)
         return loop is not None and not _is_set_in(scope, name, loop) and _is_own_since_made(scope, name, loop)
-    if value is None or not makes_tensor(scope, value):
+    if value is None or not _makes_own(scope, value):
         return False
     start, end = end_of(made), end_of(at)
     for node in named(scope, name):
@@ -199,11 +201,17 @@ def _is_made_here(scope: Scope, name: str) -> bool:
         if isinstance(node.ctx, ast.Load):
             if not is_read_only(scope, node, parent):
                 return False
-        elif _sets_alone(parent, node) and makes_tensor(scope, parent.value, name):
+        elif _sets_alone(parent, node) and _makes_own(scope, parent.value, name):
             stores += 1
         elif not isinstance(parent, ast.AugAssign):
             return False
     return stores > 0
+
+
+def _makes_own(scope: Scope, value: ast.expr, own: str = "") -> bool:
+    """Return whether an expression returns a new tensor, or a number, which a sum starts with."""
+    number = isinstance(value, ast.Constant) and isinstance(value.value, int | float)
+    return number or makes_tensor(scope, value, own)
 
 
 def _sets_alone(node: ast.AST | None, name: ast.Name) -> TypeGuard[ast.Assign]:
@@ -243,7 +251,7 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
             and last not in _VIEWS
             and not last.endswith("_")
             and not _asks_gradient(value)
-            and not (last.endswith("Tensor") and any(k.may_be_tensor(scope.kind(one)) for one in value.args))
+            and not (last.endswith(_WRAPPING) and any(k.may_be_tensor(scope.kind(one)) for one in value.args))
             and not name.startswith("torch.nn.functional.dropout")
             and not (isinstance(callee, k.External) and _may_work_in_place(scope, name, value))
         )
@@ -258,7 +266,7 @@ def _returns_new(scope: Scope, function: FunctionInfo) -> bool:
 
     def found() -> bool:
         returns = [one for one in walk_function(function.node) if isinstance(one, ast.Return)]
-        inner = Scope(scope.project, function, scope.project.parents(function), scope.torch, (), above=above)
+        inner = Scope(scope.project, function, above=above)
         return bool(returns) and all(_is_new(inner, one) for one in returns)
 
     return remembered((_returns_new, function), found)

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Mapping
 
 from dynalint.rulekit import FunctionInfo, Project, k, walk_function
-from dynalint_rules._code.names import has_one_value, loads
+from dynalint_rules._code.memory import makes_tensor
+from dynalint_rules._code.names import has_one_value, loads, parameters, statement_of, stores, value_for
 from dynalint_rules._code.order import always_runs, may_return_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute, self_name
@@ -48,6 +49,33 @@ def is_returned(scope: Scope, node: ast.expr) -> bool:
     if isinstance(parent, ast.Return):
         return True
     return isinstance(parent, ast.Tuple | ast.List | ast.Dict) and is_returned(scope, parent)
+
+
+def is_given_results(scope: Scope, name: str) -> bool:
+    """Return whether all known calls of a function, of which there is one, pass the result of a computation as `name`.
+
+    Such a tensor is not a leaf.
+    """
+    function, project = scope.function, scope.project
+    passed = []
+    for caller in function.called_by:
+        there, kinds = Scope(project, caller), project.kinds(caller)
+        for call in (node for node in walk_function(caller.node) if isinstance(node, ast.Call)):
+            called = [one for one in kinds.get(call.func, k.UNKNOWN).members if isinstance(one, k.Function)]
+            if one := next((one for one in called if one.function is function), None):
+                given = (*call.args, *(keyword.value for keyword in call.keywords))
+                passed += [any(parameter_of(one, call, value) == name and _is_result(there, value) for value in given)]
+    return bool(passed) and all(passed)
+
+
+def _is_result(scope: Scope, value: ast.expr) -> bool:
+    """Return whether a value, or each value that its variable gets, is a new tensor."""
+    if not isinstance(value, ast.Name):
+        return makes_tensor(scope, value)
+    if value.id in parameters(scope):
+        return False
+    given = [value_for(statement_of(scope, one), value.id) for one in stores(scope, value.id)]
+    return bool(given) and all(one is not None and makes_tensor(scope, one) for one in given)
 
 
 def results_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.expr]] | None:

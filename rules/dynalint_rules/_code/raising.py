@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from dynalint.rulekit import k
+from dynalint.rulekit import k, walk
 from dynalint_rules._code.names import may_be_unbound
 from dynalint_rules._code.scope import Scope, as_tensor
 
@@ -16,6 +16,8 @@ from dynalint_rules._code.scope import Scope, as_tensor
 _TOTAL = frozenset("all any count_nonzero detach double float isfinite isinf isnan logical_not long bool sum".split())
 # Attributes that every tensor has.
 _SAID = frozenset("shape dtype device ndim requires_grad is_leaf".split())
+_PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, ast.Not)
+_EQUALITY = (ast.Compare, ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 # If a dtype has no order, the first comparison with the same tensor already raises.
 _ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -132,3 +134,8 @@ def _is_total_call(scope: Scope, node: ast.Call) -> bool:
         return False
     fits = name in _TOTAL or (name in ("mean", "abs") and _has_dtype(scope, given[0], "float"))
     return fits and _is_total(scope, given[0])
+
+
+def is_plain(value: ast.expr) -> bool:
+    """Return whether evaluating a value has no side effects and never raises."""
+    return all(isinstance(node, (*_PLAIN, *_EQUALITY)) for node in walk(value))

@@ -32,18 +32,15 @@ T = TypeVar("T")
 class Scope:
     """A function to rewrite.
 
-    `parents` maps nodes to their parents. `torch` is the name by which the function can refer to the torch module, and
-    `imports` lists the imports that this name requires. `renamed` maps reads of names to their replacements in a
-    rewrite. `composed` holds expressions that a rewrite has assembled from expressions in the file, and `made` has the
-    kinds of its own nodes. `above` are the functions in the call chain that leads to this one. If `careful` is true,
-    rewrites must not use short forms that only fit what most callers pass.
+    The rewritten code begins at `line`, or anywhere if it is 0. `renamed` maps
+    reads of names to their replacements in a rewrite. `composed` holds expressions that a rewrite has assembled from
+    expressions in the file, and `made` has the kinds of its own nodes. `above` are the functions in the call chain that
+    leads to this one. If `careful` is true, rewrites must not use short forms that only fit what most callers pass.
     """
 
     project: Project
     function: FunctionInfo
-    parents: Mapping[ast.AST, ast.AST]
-    torch: str
-    imports: tuple[str, ...]
+    line: int = 0
     renamed: dict[ast.AST, str] = field(default_factory=dict)
     composed: set[ast.AST] = field(default_factory=set)
     made: dict[ast.AST, k.Kind] = field(default_factory=dict)
@@ -52,18 +49,40 @@ class Scope:
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:
-        """Return the scope of an event.
-
-        Raises:
-            Refusal: If the function has no name for torch.
-        """
+        """Return the scope of an event."""
         function = event.function
-        name, imports = torch_name(function, event.statement.lineno)
-        return cls(project, function, project.parents(function), name, imports)
+        return cls(project, function, event.statement.lineno)
 
     def carefully(self) -> Scope:
         """Return this scope for a new rewrite without short forms."""
         return replace(self, renamed={}, composed=set(), made={}, careful=True)
+
+    @cached_property
+    def parents(self) -> Mapping[ast.AST, ast.AST]:
+        """The parents of the function's nodes."""
+        return self.project.parents(self.function)
+
+    @property
+    def torch(self) -> str:
+        """The name by which the rewritten code can refer to the torch module.
+
+        Raises:
+            Refusal: If there is no such name.
+        """
+        return self._torch[0]
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The imports that the name for torch requires.
+
+        Raises:
+            Refusal: If there is no such name.
+        """
+        return self._torch[1]
+
+    @cached_property
+    def _torch(self) -> tuple[str, tuple[str, ...]]:
+        return torch_name(self.function, self.line)
 
     @cached_property
     def kinds(self) -> Mapping[ast.AST, k.Kind]:

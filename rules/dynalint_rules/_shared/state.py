@@ -106,8 +106,7 @@ def _read(plan: BufferPlan, use: Use) -> None:
         return  # a 0-dim tensor is formatted like its number
     if use.function is None:
         raise _needs_number(use)
-    parents = use.project.parents(use.function)
-    scope = Scope(use.project, use.function, parents, *torch_name(use.function), careful=plan.careful)
+    scope = Scope(use.project, use.function, careful=plan.careful)
     dtype: k.DType = "int" if plan.whole else "float"
     flow = flow_of(scope, node, dtype, wide=plan.whole, buffer=ast.unparse(use.node), converted=plan.renewed)
     if flow.changes:
@@ -238,7 +237,7 @@ def _kept_tensors(plan: BufferPlan, use: Use, value: ast.expr) -> dict[ast.expr,
     """Return the text of a tensor for each number that an expression reads with `.item()`."""
     if plan.whole or use.function is None:
         return {}
-    scope = Scope(use.project, use.function, use.project.parents(use.function), *torch_name(use.function))
+    scope = Scope(use.project, use.function)
     kept: dict[ast.expr, str] = {}
     for node in walk(value):
         if isinstance(node, ast.Call) and callee(scope, node) == "Tensor.item" and isinstance(node.func, ast.Attribute):

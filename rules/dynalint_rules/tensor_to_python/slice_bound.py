@@ -20,8 +20,10 @@ from dynalint.rulekit import (
 from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS, captures_scalars
+from dynalint_rules._shared.number.halves import between_halves
 from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.row_stores import filled_at_once
+from dynalint_rules._shared.number.row_windows import gathered_at_once
 
 _NO_FORM = (
     "the length of the result depends on data; keep the whole dimension and mask it with `torch.arange(n) < length` "
@@ -56,13 +58,15 @@ class TensorSliceBound(Rule):
             )
 
     def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Fill the rows of a tensor all at once, or loop over a `range`.
+        """Fill the rows of a tensor all at once, loop over a `range`, or compute the bound from a size.
 
         There is no fix for other uses, because it is unclear what should replace the missing elements.
         """
         scope = Scope.of(event, project)
-        rewrite = filled_at_once(scope, scope.parents.get(event.statement))
-        return rewrite or over_range(scope, violation.node) or Declined(_NO_FORM)
+        around = scope.parents.get(event.statement)
+        rewrite = filled_at_once(scope, around) or gathered_at_once(scope, around)
+        rewrite = rewrite or over_range(scope, violation.node) or between_halves(scope, violation.node)
+        return rewrite or Declined(_NO_FORM)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:

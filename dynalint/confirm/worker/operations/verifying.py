@@ -46,18 +46,20 @@ Parts of the answer, in the order in which they become known:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from typing import Any
+
+import torch
 
 from ..comparing.compiled_fix import compiled_after, first_line
 from ..comparing.differences import Equality
 from ..comparing.lockstep import Findings, run_side_by_side, try_out
 from ..comparing.observing import attempt
 from ..comparing.pairs import ComparedVersion, ObservedDifference, alike, fresh, takes_gradients
-from ..comparing.reached_code import InputSearch, Marks, Side, limits_of
+from ..comparing.reached_code import MARK, InputSearch, Marks, Side, limits_of
 from ..comparing.trials import BASE, Trial
 from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
@@ -147,7 +149,7 @@ def _chosen_calls(request: Mapping[str, Any], search: InputSearch) -> list[Mappi
     if request["example"]:
         return []
     reached: list[tuple[Mapping[str, Any], set[Side]]] = []
-    with Version(request["search"], request["roots"], request["marked"]).active():
+    with Version(request["search"], request["roots"], request["marked"]).active(), _scripting(request["marked"]):
         for call in request["calls"]:
             with suppress(ProblemError):
                 subject = recorded_subject(call, request)
@@ -252,7 +254,7 @@ def _subject(
 ) -> ComparedVersion:
     """Import a version, unless it is given, and prepare its target for calls, as it was found in another version."""
     version = version or Version(request["search"], request["roots"], texts)
-    with version.active():
+    with version.active(), _scripting(texts):
         if request["call"] is not None:
             found = recorded_subject(request["call"], request)
         else:
@@ -261,6 +263,18 @@ def _subject(
         reply.part("text", found.text)
     again, differentiated = partial(_subject, request, texts, like=found), bool(request.get("differentiated", True))
     return ComparedVersion(version, found.make, found.call, again, differentiated=differentiated, found=found)
+
+
+@contextmanager
+def _scripting(texts: Mapping[str, str]) -> Iterator[None]:
+    """Leave out TorchScript while marked code is imported, because it cannot compile marks."""
+    enabled = torch.jit._state._enabled  # noqa: SLF001
+    before = enabled.enabled
+    enabled.enabled = before and not any(MARK in text for text in texts.values())
+    try:
+        yield
+    finally:
+        enabled.enabled = before
 
 
 def _turned_over(

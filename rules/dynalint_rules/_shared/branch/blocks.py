@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import around, kind_of_name, loads
+from dynalint_rules._code.raising import is_plain
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.truth import is_tensor_test
 from dynalint_rules._shared.text import LOOSE, held_together
@@ -154,15 +155,20 @@ def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
 
 
 def parts_of_test(scope: Scope, test: ast.expr) -> tuple[str | None, ast.expr]:
-    """Split `flag and tensor` into the text of the Python part, which is None if there is none, and the tensor part."""
+    """Split `flag and tensor` into the text of the Python part, which is None if there is none, and the tensor part.
+
+    Plain Python values after the tensor belong to the Python part.
+    """
     if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
         return None, test
-    count = next((i for i, value in enumerate(test.values) if is_tensor_test(scope, value)), len(test.values))
-    if count in (0, len(test.values)):
+    first = next((i for i, value in enumerate(test.values) if is_tensor_test(scope, value)), len(test.values))
+    late = [one for one in test.values[first:] if is_plain(one) and not is_tensor_test(scope, one)]
+    python = [*test.values[:first], *late]
+    rest = [one for one in test.values[first:] if one not in late]
+    if not python or not rest:
         return None, test
-    rest = test.values[count:]
     tensors = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), rest[0])
-    return _joined(scope, test.values[:count]), tensors
+    return _joined(scope, python), tensors
 
 
 def _joined(scope: Scope, parts: Sequence[ast.expr]) -> str:

@@ -6,7 +6,9 @@ import ast
 import functools
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from string import Formatter
 from typing import Any
 
 from dynalint.rulekit import Refusal, Rewrite, Safety, fails, k, rw, walk, walk_function
@@ -29,6 +31,7 @@ from dynalint_rules._shared.text import held_together
 _SENTENCES = re.compile(r"(.*[.!?])(?:\s|$)", re.DOTALL)
 _VALUES = r"\.\.\.(?:(?:,| and| vs\.?) \.\.\.)*(?: instead)?"
 _GIVEN = re.compile(rf"[\s,;:.(]+(?:but\s+)?(?:got|found|received|given)\b[\s:=]*{_VALUES}\)?\.?$", re.IGNORECASE)
+_CONVERSION = re.compile(r"%(?:\(\w+\))?[#0 +-]*[\d.*]*[a-zA-Z]")
 CHECKED = "Check with `torch._assert_async` in compiled code"
 
 
@@ -213,25 +216,23 @@ def _handles_calls(node: ast.AST) -> bool:
 def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
     """Return the rewrite of an `assert` as assertions with one tensor each and a constant message.
 
+    If the message is computed, it stays in eager mode.
+
     Raises:
-        Refusal: If the test cannot be split in this way, or its message cannot be constant.
+        Refusal: If the test cannot be split in this way, or compiled code may catch the exception.
     """
     refuse_caught(scope, statement)
     conditions: list[str] = []
     tests = _tests(scope, statement.test, conditions)
-    message, change = _message(scope, statement.msg)
-    lines = [f"assert {held_together(test)}{message}" for test in tests]
-    title = "Assert one tensor at a time" if len(lines) > 1 else "Assert in a form that Dynamo keeps in the graph"
-    safety: Safety = "unsafe" if change else "conditional" if conditions else "safe"
-    edits = rw.written(scope.file, (statement, lines))
-    return Rewrite(title, safety, edits, tuple(dict.fromkeys([*change, *conditions])), scope.imports)
+    title = "Assert one tensor at a time" if len(tests) > 1 else "Assert in a form that Dynamo keeps in the graph"
+    return _asserting(scope, title, statement, tests, statement.msg, conditions)
 
 
 def rewrite_asserting(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of `if test: assert other` as `assert ~test | other`, or None for any other branch.
 
     Raises:
-        Refusal: If a test is not a tensor without dimensions, or the message cannot be constant.
+        Refusal: If a test is not a tensor without dimensions, or compiled code may catch the exception.
     """
     asserted = statement.body[0]
     if len(statement.body) > 1 or statement.orelse or is_elif(scope, statement):
@@ -242,56 +243,92 @@ def rewrite_asserting(scope: Scope, statement: ast.If) -> Rewrite | None:
     unasked, good = truth_of(scope, statement.test).negated, truth_of(scope, asserted.test)
     if not (unasked.scalar and good.scalar):
         return None
-    message, change = _message(scope, asserted.msg)
     text = unasked.text if unasked.text == good.text else f"{unasked.operand} | {good.operand}"
-    conditions = tuple(dict.fromkeys([*change, *unasked.conditions, *good.conditions, NO_RAISE]))
-    edits = rw.written(scope.file, (statement, [f"assert {held_together(text)}{message}"]))
-    safety: Safety = "unsafe" if change else "conditional"
+    conditions = [*unasked.conditions, *good.conditions, NO_RAISE]
     title = "Assert on every call, in a form that Dynamo keeps in the graph"
-    return Rewrite(title, safety, edits, conditions, scope.imports)
+    return _asserting(scope, title, statement, [(text, True)], asserted.msg, conditions)
 
 
-def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
-    """Return the tests to assert one after another, which is equivalent to asserting all of them with `and`."""
+def _asserting(
+    scope: Scope,
+    title: str,
+    statement: ast.stmt,
+    tests: list[tuple[str, bool]],
+    message: ast.expr | None,
+    conditions: list[str],
+) -> Rewrite:
+    """Return the rewrite of a statement that asserts `tests`, each of which is a tensor or not."""
+    safety: Safety = "conditional" if conditions else "safe"
+    unique = tuple(dict.fromkeys(conditions))
+    if is_constant_message(message):
+        shown = f", {held_together(scope.text(message))}" if message is not None else ""
+        asserted = [f"assert {held_together(test)}{shown}" for test, _ in tests]
+        return Rewrite(title, safety, rw.written(scope.file, (statement, asserted)), unique, scope.imports)
+    plain = without_values(message) or '"the assertion fails"'
+    checks = [
+        f"{scope.torch}._assert_async({test}, {plain})" if is_tensor else f"assert {held_together(test)}, {plain}"
+        for test, is_tensor in tests
+    ]
+    tree = rw.Tree.around(scope.file, statement)
+    new = rw.branch(compiling(scope), rw.statements(checks), [tree.line(statement)])
+    edits = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), (new,))])
+    return Rewrite(CHECKED, safety, edits, unique, scope.imports)
+
+
+def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[tuple[str, bool]]:
+    """Return the tests to assert one after another, instead of asserting all of them with `and`.
+
+    Each comes with whether it is a tensor.
+    """
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return [text for value in test.values for text in _tests(scope, value, changes)]
+        return [found for value in test.values for found in _tests(scope, value, changes)]
     if is_plain_tensor(scope, test) or not is_tensor_test(scope, test):
-        return [scope.text(test)]
+        return [(scope.text(test), is_plain_tensor(scope, test))]
     truth = truth_of(scope, test)
     changes += truth.conditions
-    return [truth.text]
-
-
-def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
-    """Return the code of a constant message, with a leading comma, and the changes in behaviour that it causes."""
-    if node is None:
-        return "", []
-    if is_constant_message(node):
-        return f", {held_together(scope.text(node))}", []
-    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
-        return f", {scope.text(node.args[0])}", [f"the assertion shows its message instead of {scope.quote(node)}"]
-    plain = without_values(node)
-    if plain is None:
-        raise Refusal(
-            f"the message {scope.quote(node)} is computed when the check fails, but a graph can only contain a "
-            "constant; make it constant first"
-        )
-    return f", {plain}", ["the message no longer contains values"]
+    return [(truth.text, True)]
 
 
 def without_values(node: ast.expr | None) -> str | None:
-    """Return the code of an f-string as a plain string, or None for any other expression.
+    """Return the code of a text with values as a plain string, or None for any other expression.
 
     The string consists of the sentences before the first value. If there are none, it is the text with an ellipsis for
     each value, without the clause that says what was given.
     """
-    if not isinstance(node, ast.JoinedStr):
+    parts = _parts_of_text(node) if node is not None else None
+    if parts is None or not any(parts):
         return None
-    parts = [str(part.value) if isinstance(part, ast.Constant) else None for part in node.values]
     sentences = _SENTENCES.match(parts[0] or "") if None in parts else None
     text = sentences[1] if sentences else "".join("..." if part is None else part for part in parts)
     text = _GIVEN.sub("", text) or text
     return json.dumps(text.removesuffix(".") if text.endswith("....") else text, ensure_ascii=False)
+
+
+def _parts_of_text(node: ast.expr) -> list[str | None] | None:
+    """Return the constant parts of a text, with None for each value. The result is None if it may not be a text."""
+    match node:
+        case ast.Constant(str(text)):
+            return [text]
+        case ast.JoinedStr(values):
+            return [str(part.value) if isinstance(part, ast.Constant) else None for part in values]
+        case ast.BinOp(ast.Constant(str(text)), ast.Mod()):
+            parts = _CONVERSION.split(text.replace("%%", "\0"))
+            constant, *others = (part.replace("\0", "%") for part in parts)
+            return [constant, *(part for other in others for part in (None, other))]
+        case ast.Call(ast.Attribute(ast.Constant(str(text)), "format")):
+            with suppress(ValueError):  # the text is not a valid format
+                fields = Formatter().parse(text)
+                return [
+                    part
+                    for constant, *field in fields
+                    for part in (constant, *([None] if field[0] is not None else []))
+                ]
+        case ast.BinOp(left, ast.Add(), right):
+            sides = [_parts_of_text(left), _parts_of_text(right)]
+            return [part for side in sides for part in (side or [None])] if any(sides) else None
+        case ast.Call(ast.Name(), [only], []):  # an exception
+            return _parts_of_text(only)
+    return None
 
 
 def rewrite_checking_call(scope: Scope, node: ast.expr) -> Rewrite | None:

@@ -27,7 +27,7 @@ from functools import partial, reduce
 
 from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.raising import never_raises
+from dynalint_rules._code.raising import is_plain, never_raises
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
@@ -37,8 +37,6 @@ _TITLE = "Test the Python value in a separate `if`, and compute both branches of
 _FIRST = "Test the Python value first"
 _LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
 _MOST_REPEATED = 4
-_PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, ast.Not)
-_EQUALITY = (ast.Compare, ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 
 
 def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -114,11 +112,6 @@ def rewrite_nested(scope: Scope, statement: ast.If) -> Rewrite | None:
 def _is_certain(scope: Scope, value: ast.expr) -> bool:
     """Return whether converting a value to bool never raises."""
     return never_raises(scope, value) and truth_of(scope, value).scalar is True
-
-
-def is_plain(value: ast.expr) -> bool:
-    """Return whether evaluating a value has no side effects and never raises."""
-    return all(isinstance(node, (*_PLAIN, *_EQUALITY)) for node in walk(value))
 
 
 def _tail(scope: Scope, branch: ast.If) -> Sequence[ast.stmt] | None:

@@ -22,9 +22,9 @@ from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.eager import all_of, is_eager
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.names import is_named
+from dynalint_rules._code.raising import is_plain
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif
-from dynalint_rules._shared.branch.split_tests import is_plain
 from dynalint_rules._shared.guard.statements import (
     asks_tensor,
     eager_test,

@@ -6,13 +6,15 @@ If no element is selected, the body does nothing.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.autograd import keeps_graph
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import has_one_value, is_named, only_value, parameters, statement_of, stores
+from dynalint_rules._code.passed_values import is_given_results
+from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.saved_tensors import (
     change_conditions,
     kept_conditions,
@@ -28,6 +30,7 @@ from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.truth import is_tensor_test
 
 _TITLE = "Remove the test, because it does not change the result"
+_EMPTY = "Only test whether the mask is empty"
 # Methods that return a mask with the same elements selected, in another shape.
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
 
@@ -53,7 +56,13 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     effects_of_always(scope, [*body.values, *(value for values in inside.values() for value in values)], statement)
     refuse_changed_later(scope, [mask], statement, handed=True)
     change = (statement, statement.body) if python is None else (statement.test, python)
-    return finished(scope, _TITLE, rw.written(scope.file, change), body.conditions)
+    removed = finished(scope, _TITLE, rw.written(scope.file, change), body.conditions)
+    if NO_RAISE not in body.conditions or not isinstance(name := _upright(mask)[0], ast.Name):
+        return removed
+    # The largest element of an empty tensor raises an exception, for example.
+    asked = f"{python} and {name.id}.numel() > 0" if python is not None else f"{name.id}.numel() > 0"
+    longer = finished(scope, _EMPTY, rw.written(scope.file, (statement.test, asked)), body.conditions)
+    return replace(removed, otherwise=longer)
 
 
 def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
@@ -129,6 +138,13 @@ class _Body:
 
     def does_nothing_unselected(self, statement: ast.stmt, is_last: bool) -> bool:
         """Return whether a statement does nothing if the mask selects nothing. Only the last may change the mask."""
+        if isinstance(statement, ast.If):
+            self.values.append(statement.test)
+            self.conditions += [] if never_raises(self.scope, statement.test) else [NO_RAISE]
+            branches = [*statement.body, *statement.orelse]
+            return not is_tensor_test(self.scope, statement.test) and all(
+                self.does_nothing_unselected(one, is_last=False) for one in branches
+            )
         if isinstance(statement, ast.Expr):
             return self._fills_in_place(statement.value)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
@@ -167,7 +183,7 @@ class _Body:
         if not isinstance(base, ast.Name):
             return False
         if not is_own(scope, base.id, base):
-            if sharing(scope, base.id) & parameters(scope):
+            if not all(is_given_results(scope, one) for one in sharing(scope, base.id) & parameters(scope)):
                 # A leaf that requires a gradient cannot be changed in place, even if no element is changed.
                 return False
             self.conditions.append(f"{shown} may be written to even if nothing is selected")
@@ -175,14 +191,18 @@ class _Body:
         return True
 
     def _keeps(self, name: str, value: ast.expr) -> bool:
-        """Return whether this is `x = x.masked_fill(mask, 0)`, or `torch.where(mask, y, x)` in either order."""
+        """Return whether this is `x = x.masked_fill(mask, 0)`, or `torch.where(mask, y, x)` in either order.
+
+        `x.float().masked_fill(mask, 0).type_as(x)` counts as well.
+        """
+        value = self._in_own_dtype(name, value)
         if not isinstance(value, ast.Call) or value.keywords or not value.args:
             return False
         callee, selected, other = self.scope.kind(value.func), value.args[0], value.args[-1]
         if isinstance(callee, k.Method) and isinstance(value.func, ast.Attribute):
             owner = value.func.value
             fits = callee.name == "masked_fill" and len(value.args) == 2 and self._is_number(value.args[1])
-            kept = fits and isinstance(owner, ast.Name) and owner.id == name
+            kept = fits and is_named(self._as_float(owner), name)
         else:
             fits = isinstance(callee, k.External) and callee.name == "torch.where" and len(value.args) == 3
             kept = fits and any(is_named(one, name) for one in value.args[1:])
@@ -207,6 +227,23 @@ class _Body:
             refuse_changed_alias(self.scope, name, value)
             self.conditions.append(f"no code relies on receiving the tensor `{name}` itself instead of an equal copy")
         return True
+
+    def _in_own_dtype(self, name: str, value: ast.expr) -> ast.expr:
+        """Return `v` for `v.type_as(x)` and `v.to(x.dtype)`, where `x` is `name`, and other values as they are."""
+        match value:
+            case ast.Call(ast.Attribute(inner, "type_as"), [own]) if is_named(own, name):
+                return inner
+            case ast.Call(ast.Attribute(inner, "to"), [ast.Attribute(own, "dtype")]) if is_named(own, name):
+                return inner
+        return value
+
+    def _as_float(self, value: ast.expr) -> ast.expr:
+        """Return `x` for `x.float()`, and other values as they are."""
+        match value:
+            case ast.Call(ast.Attribute(inner, "float"), [], []):
+                self.conditions.append(f"{self.scope.quote(inner)} is not more precise than float32")
+                return inner
+        return value
 
     def _selects(self, node: ast.expr) -> bool:
         """Return whether an index or argument is the mask, possibly reshaped."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dynalint.rulekit import k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.names import only_value
+from dynalint_rules._code.raising import is_plain
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.mask.trailing_dimensions import rank_of
 
@@ -31,8 +32,8 @@ _NAMES = frozenset(name.rpartition(".")[2] for name in _LAYERS)
 _OF_LABELS = frozenset({"cross_entropy", "nll_loss"})
 _OPTIONS = {
     "binary_cross_entropy_with_logits": ("reduction", "pos_weight"),
-    "cross_entropy": ("reduction", "weight", "label_smoothing"),
-    "nll_loss": ("reduction", "weight"),
+    "cross_entropy": ("reduction", "weight", "label_smoothing", "ignore_index"),
+    "nll_loss": ("reduction", "weight", "ignore_index"),
 }
 _OPTIONS_OF_NUMBERS = ("reduction", "beta", "delta")
 
@@ -41,7 +42,8 @@ _OPTIONS_OF_NUMBERS = ("reduction", "beta", "delta")
 class Loss:
     """A loss of selected `operands`, with the name of its function and its reduction. `layer` is true for a module.
 
-    `options` are a layer's numbers. `keeps_mask` is true if the replacement still uses the mask.
+    `options` are a layer's numbers. `ignored` is the source text of the label that the loss ignores. `keeps_mask` is
+    true if the replacement still uses the mask.
     """
 
     function: str
@@ -49,6 +51,7 @@ class Loss:
     operands: tuple[ast.expr, ...]
     layer: bool = False
     options: dict[str, ast.expr] = field(default_factory=dict)
+    ignored: str = _IGNORED
     keeps_mask: bool = field(default=True)
 
     @property
@@ -74,10 +77,9 @@ class Loss:
         scores, labels, file = *self.operands, scope.file
         flat = rank_of(scope, mask) != 1
         given = labels.value if isinstance(labels, ast.Subscript) else labels
-        ignored = _ignored_by(scope, made, given)
         kept = rw.kept(file, given)
-        if ignored != _IGNORED:
-            kept = rw.call(f"{scope.torch}.where", rw.kept(file, mask), kept, rw.expression(_IGNORED))
+        if _ignored_by(scope, made, given) != self.ignored:
+            kept = rw.call(f"{scope.torch}.where", rw.kept(file, mask), kept, rw.expression(self.ignored))
         else:
             self.keeps_mask = False
         changes: list[rw.Change] = [(scores, rw.calling("flatten", rw.number(0), rw.number(-2)))] if flat else []
@@ -94,11 +96,15 @@ def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
     function = name.removeprefix(_FUNCTIONS)
     if not name.startswith(_FUNCTIONS) or function not in _LAYERS.values() or len(call.args) != 2:
         return None
-    options = {one.arg for one in call.keywords}
+    options = {one.arg: one.value for one in call.keywords}
     reduction = _reduction(call.keywords, "mean")
-    if reduction is None or not options <= {*_OPTIONS.get(function, _OPTIONS_OF_NUMBERS)}:
+    if reduction is None or not options.keys() <= {*_OPTIONS.get(function, _OPTIONS_OF_NUMBERS)}:
         return None
-    return Loss(function, reduction, (call.args[0], call.args[1]))
+    ignored = options.get("ignore_index")
+    if ignored is not None and not is_plain(ignored):
+        return None
+    shown = _IGNORED if ignored is None else scope.text(ignored)
+    return Loss(function, reduction, (call.args[0], call.args[1]), ignored=shown)
 
 
 def _of_layer(scope: Scope, call: ast.Call, function: str) -> Loss | None:
@@ -106,14 +112,18 @@ def _of_layer(scope: Scope, call: ast.Call, function: str) -> Loss | None:
     made = _made(scope, call.func)
     if made is None or made.args or len(call.args) != 2 or call.keywords:
         return None
+    operands = (call.args[0], call.args[1])
+    if function in _OF_LABELS:
+        if not made.keywords:
+            return Loss(function, "mean", operands, layer=True)
+        only = [one.arg for one in made.keywords] == ["ignore_index"]
+        return Loss(function, "mean", operands, ignored=f"{scope.text(call.func)}.ignore_index") if only else None
     options = {one.arg: one.value for one in made.keywords if one.arg is not None and one.arg != "reduction"}
     reduction = _reduction(made.keywords, "mean")
     numbers = all(isinstance(one, ast.Constant) for one in options.values())
-    if reduction is None or not numbers or not set(options) <= {*_OPTIONS_OF_NUMBERS}:
+    if reduction is None or not numbers or not options.keys() <= {*_OPTIONS_OF_NUMBERS}:
         return None
-    plain = not made.keywords or function not in _OF_LABELS
-    operands = (call.args[0], call.args[1])
-    return Loss(function, reduction, operands, layer=True, options=options) if plain else None
+    return Loss(function, reduction, operands, layer=True, options=options)
 
 
 def _made(scope: Scope, layer: ast.expr) -> ast.Call | None:

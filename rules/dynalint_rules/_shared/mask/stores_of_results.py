@@ -68,7 +68,7 @@ def _require_untouched(scope: Scope, call: ast.Call, reads: Iterable[ast.expr]) 
         if not isinstance(called, k.Function):
             effects_of(scope, [call])
             continue
-        inner = replace(scope, function=called.function, parents=scope.project.parents(called.function))
+        inner = replace(scope, function=called.function)
         for one in reads:
             name = parameter_of(called, call, one)
             if name is None or may_change_in_place(inner, name):

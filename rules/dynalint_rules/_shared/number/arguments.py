@@ -10,7 +10,7 @@ from dataclasses import replace
 from dynalint.rulekit import FunctionInfo, Refusal, k, rw, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.eager import is_in_eager_code, is_in_eager_test
-from dynalint_rules._code.names import loads, stores
+from dynalint_rules._code.names import loads, parameters, statement_of, stores, value_for
 from dynalint_rules._code.passed_values import is_passed_up, parameter_of, results_on_self
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.flow import Follower, NumberFlow
@@ -172,6 +172,8 @@ class CallFollower(Follower):
         Raises:
             Refusal: If the function is not known, or a use in it does not accept a tensor as well as a number.
         """
+        if _is_never_read(self.scope, call):
+            return
         called = _called(self.scope, call)
         if not called:
             self.refuse(call, node)
@@ -236,10 +238,23 @@ class CallFollower(Follower):
 
     def _inside(self, function: FunctionInfo) -> CallFollower:
         """Return a follower for another function that has not recorded anything yet."""
-        parents = self.scope.project.parents(function)
-        there = replace(self.scope, function=function, parents=parents, renamed={}, composed=set(), made={})
+        there = replace(self.scope, function=function, line=0, renamed={}, composed=set(), made={})
         followed = self.functions | {self.scope.function.qualname}
         return replace(self, scope=there, flow=NumberFlow(), functions=followed, targets=set(), buffer="")
+
+
+def _is_never_read(scope: Scope, call: ast.Call) -> bool:
+    """Return whether a call appends to a list that this function creates, and to which it does nothing else."""
+    match call.func:
+        case ast.Attribute(ast.Name(name), "append"):
+            made = [value_for(statement_of(scope, one), name) for one in stores(scope, name)]
+            uses = [scope.parents[one] for one in loads(scope, name)]
+            called = [scope.parents[one] for one in uses if isinstance(one, ast.Attribute) and one.attr == "append"]
+            alone = [isinstance(one, ast.Call) and isinstance(scope.parents[one], ast.Expr) for one in called]
+            new = [isinstance(one, ast.List) and not one.elts for one in made]
+            own = name in scope.function.locals and name not in parameters(scope)
+            return own and all(new) and len(called) == len(uses) and all(alone)
+    return False
 
 
 def _called(scope: Scope, call: ast.Call) -> list[k.Function]:

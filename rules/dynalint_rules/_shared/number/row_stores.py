@@ -36,14 +36,15 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
             return None
     from_start = part.lower is None or (isinstance(part.lower, ast.Constant) and part.lower.value == 0)
     bound = part.upper if from_start else part.lower if part.upper is None else None
-    lengths = _lengths(scope, loop, row, bound) if bound is not None else None
+    lengths = element_of_rows(scope, loop, row, bound) if bound is not None else None
     read_later = any(not within(one, loop, scope) for name in told for one in loads(scope, name))
     if lengths is None or read_later:
         return None
     if scope.tensor(filled) is None:
         return None
     sign = "<" if from_start else ">="
-    column = _column(scope, loop, lengths)
+    listed = any(isinstance(node, ast.Call) and callee(scope, node) == "Tensor.tolist" for node in walk(loop.iter))
+    column = f"{scope.text(lengths)}.{column_of(scope, lengths, flat=listed)}"
     every = (
         f"the loop visits every row of `{rows}`, and {scope.quote(lengths)} is on the same device and has one "
         "non-negative element for each row"
@@ -58,15 +59,16 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
     return Rewrite("Fill all rows at once", "conditional", edits, (every,), scope.imports)
 
 
-def _column(scope: Scope, loop: ast.For, lengths: ast.expr) -> str:
-    """Return the lengths as a column. In a list, but not in a tensor, it is certain that they have one dimension."""
+def column_of(scope: Scope, lengths: ast.expr, *, flat: bool = False) -> str:
+    """Return the call of the method that makes a tensor with one element for each row a column.
+
+    It is certain that the tensor has one dimension if it is `flat`.
+    """
     tensor = scope.tensor(lengths)
-    listed = any(isinstance(node, ast.Call) and callee(scope, node) == "Tensor.tolist" for node in walk(loop.iter))
-    one = listed or (tensor is not None and tensor.rank == 1)
-    return f"{scope.text(lengths)}.{'unsqueeze(1)' if one else 'reshape(-1, 1)'}"
+    return "unsqueeze(1)" if flat or (tensor is not None and tensor.rank == 1) else "reshape(-1, 1)"
 
 
-def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
+def element_of_rows(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
     """Return the tensor whose element for the current row is `bound` in every iteration, or None."""
     call = loop.iter
     if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         negation,
         number,
         operation,
+        without,
     )
     from dynalint.rewriting.code import Change, expression, kept, spliced, statements, written
     from dynalint.rewriting.substitution import Substitution, replacements
@@ -58,6 +59,7 @@ __all__ = [
     "replacements",
     "spliced",
     "statements",
+    "without",
     "written",
 ]
 

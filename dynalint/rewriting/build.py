@@ -82,6 +82,21 @@ def calling(
     return lambda owner: method(owner, name, *args, **keywords)
 
 
+def without(keyword: str) -> Callable[[cst.BaseExpression], cst.BaseExpression]:
+    """Return a function that removes a keyword argument from a call."""
+
+    def shortened(call: cst.BaseExpression) -> cst.BaseExpression:
+        assert isinstance(call, cst.Call)
+        last = call.args[-1]
+        given = [one for one in call.args if one.keyword is None or one.keyword.value != keyword]
+        if given and given[-1] is not last:
+            # The last argument's comma and line break stay.
+            given[-1] = given[-1].with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+        return call.with_changes(args=given)
+
+    return shortened
+
+
 def operation(left: cst.BaseExpression, sign: str, right: cst.BaseExpression) -> cst.BaseExpression:
     """Return two operands joined by an arithmetic, bitwise, comparison or logical operator.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from dynalint.rulekit import Call, FunctionInfo, Project, Rule, Violation, Write, k, leads_to_raise, walk
+from dynalint.rulekit import Call, FunctionInfo, Project, Rewrite, Rule, Violation, Write, k, leads_to_raise, walk
 from dynalint_rules._code.passed_values import parameter_of
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.leaves import without_gradient
 
 # Functions that were observed to break the graph with `requires_grad=True`. Dynamo traces `t.new_zeros` and similar
 # methods.
@@ -23,10 +25,6 @@ class RequiresGradChange(Rule):
     code = "DYN608"
     name = "requires-grad-change"
     summary = "Changing `requires_grad` breaks the graph"
-    refusal = (
-        "dynalint cannot tell from the code what reads the gradient; set it before the call, or remove the line if it "
-        "sets False on a new tensor"
-    )
     gb = ("GB0206", "GB0125", "GB8985", "GB0225")
     events = (Call, Write)
     calls = frozenset({"Tensor.requires_grad", *_METHODS, "Tensor.new_tensor", *(f"torch.{one}" for one in _FACTORIES)})
@@ -46,6 +44,13 @@ class RequiresGradChange(Rule):
             message = f"`{call}` creates a leaf that requires a gradient, which breaks the graph"
         if not leads_to_raise(event, project):
             yield Violation(event.node, message, help="set `requires_grad` outside the compiled code")
+
+    def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite:
+        """Make a new tensor without `requires_grad` if nothing reads its gradient."""
+        del violation
+        value = event.value if isinstance(event, Write) else k.UNKNOWN
+        off = isinstance(value, k.Value) and value.constant is False
+        return without_gradient(Scope.of(event, project), event.node, off=off)
 
 
 def _changes(event: Call, project: Project) -> bool:

@@ -44,11 +44,13 @@ class Equality:
     whose tensor may keep its device and dtype, if equality is practical. `compiled` allows what a
     compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical` allows
     what a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero gradients instead of none
-    (if a parameter gets no gradient or an output requires none), a separate output instead of one that shared memory,
-    a quotient of tensors instead of a ZeroDivisionError, and warnings about a variance of too few elements.
+    (if a parameter gets no gradient or an output requires none), a constant that requires no gradient, a separate
+    output instead of one that shared memory, a quotient of tensors instead of a ZeroDivisionError, and warnings about a
+    variance of too few elements.
     `computed_in` is a dtype that all numbers were computed in, so they only have to agree within its precision.
-    `autocast` allows an output of zeros, which a branch may return instead of a result, to have the result's dtype.
-    `any_float` ignores the elements of floating-point tensors.
+    `converted` allows an output of zeros, which a branch may return instead of a result, to have the result's dtype.
+    `any_float` ignores the elements of floating-point tensors. If `backward` is false, there is no backward pass, so
+    that it does not matter in practice whether an output requires a gradient.
     """
 
     exact: bool = True
@@ -57,8 +59,9 @@ class Equality:
     compiled: bool = False
     practical: bool = False
     computed_in: torch.dtype | None = None
-    autocast: bool = False
+    converted: bool = False
     any_float: bool = False
+    backward: bool = True
 
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
@@ -107,6 +110,8 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
     for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
         if right.requires_grad and not left.requires_grad:
             yield f"output{where} passes on zero gradients where it had none"
+        elif _is_constant(left) and not right.requires_grad:
+            yield f"output{where} requires no gradient where it is a constant"
     yield from (alias.replace(" shares ", " no longer shares ") for alias in one.aliases if alias not in other.aliases)
 
 
@@ -284,17 +289,24 @@ def _equal_plain(one: Any, other: Any, equality: Equality) -> bool:
     return bool(one == other)
 
 
+def _is_constant(tensor: torch.Tensor) -> bool:
+    """Return whether code made a tensor that only requires a gradient itself."""
+    return tensor.requires_grad and tensor.is_leaf and not isinstance(tensor, torch.nn.Parameter)
+
+
 def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality: Equality) -> str | None:
     floats = one.is_floating_point() and other.is_floating_point()
-    if equality.autocast and floats and where.startswith("output") and not one.to_dense().any():
+    if equality.converted and floats and where.startswith("output") and not one.to_dense().any():
         one = one.to(other.dtype)
     for name in ("dtype", "shape", "device", "layout"):
         left, right = getattr(one, name), getattr(other, name)
         if left != right:
             return f"{where}: {name} {_short(left)} became {_short(right)}"
     # The gradients of inputs and parameters show whether the output's gradient is zero.
-    zeros = equality.practical and where.startswith("output") and not one.requires_grad
-    if one.requires_grad != other.requires_grad and not (equality.compiled or zeros):
+    unused = not one.requires_grad or not equality.backward or _is_constant(one)
+    if one.requires_grad != other.requires_grad and not (
+        equality.compiled or (equality.practical and where.startswith("output") and unused)
+    ):
         return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
     left, right = one.detach(), other.detach()
     if equality.any_float and left.is_floating_point():

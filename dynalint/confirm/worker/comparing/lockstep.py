@@ -225,7 +225,7 @@ def _scenes(
         coarse = replace(equality, practical=True, computed_in=torch.bfloat16)
         fine = replace(equality, computed_in=torch.float32) if equality.practical else equality
         wanted = fine if precision.dtype is torch.float64 else coarse
-        wanted = replace(wanted, autocast=precision.autocast and equality.practical)
+        wanted = replace(wanted, converted=equality.practical)
         pair = Pair(one, other, wanted, training=True, change=precision)
         yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
     broken = broken_trials()

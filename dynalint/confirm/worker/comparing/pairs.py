@@ -78,7 +78,7 @@ class Pair:
         change: StateVariation | None = None,
     ) -> None:
         self._subjects = tuple(_cast(subject, change) for subject in (one, other))
-        self.equality, self._training, self._change = equality, training, change
+        self.equality, self._training, self._change = replace(equality, backward=training), training, change
         self._build = None if change is None else change.build
         self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
         _level(*self._functions, change)

@@ -85,7 +85,7 @@ def without_zeros(scope: Scope, values: Sequence[ast.expr], texts: Sequence[str]
 
 
 def _is_zeros(scope: Scope, value: ast.expr) -> bool:
-    if not isinstance(value, ast.Call) or any(one.arg == "requires_grad" for one in value.keywords):
+    if not isinstance(value, ast.Call):
         return False
     if callee(scope, value) == "torch.tensor":
         first = value.args[0] if value.args else None

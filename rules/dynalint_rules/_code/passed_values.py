@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dynalint.rulekit import FunctionInfo, Project, k, walk_function
 from dynalint_rules._code.memory import makes_tensor
-from dynalint_rules._code.names import has_one_value, loads, parameters, statement_of, stores, value_for
+from dynalint_rules._code.names import has_one_value, last_value, loads, stores
 from dynalint_rules._code.order import always_runs, may_return_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute, self_name
@@ -64,18 +64,19 @@ def is_given_results(scope: Scope, name: str) -> bool:
             called = [one for one in kinds.get(call.func, k.UNKNOWN).members if isinstance(one, k.Function)]
             if one := next((one for one in called if one.function is function), None):
                 given = (*call.args, *(keyword.value for keyword in call.keywords))
-                passed += [any(parameter_of(one, call, value) == name and _is_result(there, value) for value in given)]
+                results = (_is_result(there, value, call) for value in given if parameter_of(one, call, value) == name)
+                passed.append(any(results))
     return bool(passed) and all(passed)
 
 
-def _is_result(scope: Scope, value: ast.expr) -> bool:
-    """Return whether a value, or each value that its variable gets, is a new tensor."""
+def _is_result(scope: Scope, value: ast.expr, call: ast.Call) -> bool:
+    """Return whether an argument, or the value that its variable has at the call, is a new tensor."""
     if not isinstance(value, ast.Name):
         return makes_tensor(scope, value)
-    if value.id in parameters(scope):
+    made, given = last_value(scope, value.id, call) or (None, None)
+    if made is None or given is None or not makes_tensor(scope, given):
         return False
-    given = [value_for(statement_of(scope, one), value.id) for one in stores(scope, value.id)]
-    return bool(given) and all(one is not None and makes_tensor(scope, one) for one in given)
+    return not any(made.lineno < one.lineno < call.lineno for one in stores(scope, value.id))
 
 
 def results_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.expr]] | None:

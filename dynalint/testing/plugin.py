@@ -47,6 +47,7 @@ _COMPILES = "dynalint_compiles"
 _MARK = "runs_dynamo"
 _COUNTED = "dynalint_counted"
 _PROPERTY = "dynalint_ran"
+_SHARED = "_dynalint_proof"
 
 
 class _Floor:
@@ -162,22 +163,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("dynalint_rule", rules, ids=[rule.code for rule in rules])
     if "dynalint_proof" in wanted:
         cases = cases_of(rules)
-        metafunc.parametrize("dynalint_proof", cases, ids=[case.name for case in cases], indirect=True)
+        metafunc.parametrize(_SHARED, cases, ids=[case.name for case in cases], indirect=True)
 
 
-@pytest.fixture
-def dynalint_proof(request: pytest.FixtureRequest) -> Iterator[Proof]:
-    """The proof of a single example. It may have findings from all installed rules."""
+@pytest.fixture(scope="module", name=_SHARED)
+def dynalint_shared_proof(request: pytest.FixtureRequest) -> Proof:
+    """The proof of a single example, analysed once. pytest therefore runs the tests of an example in succession."""
     from dynalint.rules import all_rules
     from dynalint.testing.harness import Proof
 
+    return Proof(request.param, all_rules())
+
+
+@pytest.fixture
+def dynalint_proof(request: pytest.FixtureRequest, _dynalint_proof: Proof) -> Iterator[Proof]:
+    """The proof of a single example. It may have findings from all installed rules."""
     if request.node.get_closest_marker(_MARK) is not None:
         # torch builds structured trace records if any logger handles them, and pytest handles all loggers.
         internals: Any = importlib.import_module("torch._logging._internal")
         internals.trace_log = logging.getLogger("dynalint.unheard")
-    proof = Proof(request.param, all_rules())
-    yield proof
-    if proof.ran:
+    _dynalint_proof.ran = False  # by this test
+    yield _dynalint_proof
+    if _dynalint_proof.ran:
         request.node.user_properties.append((_PROPERTY, True))
 
 

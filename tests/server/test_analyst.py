@@ -17,6 +17,12 @@ from tests.analysis.test_revision import MODEL, OPS, edited, write
 TRAIN = "import torch\nfrom package.model import Model\n\nmodel = torch.compile(Model())\nmodel(torch.ones(2, 16))\n"
 
 
+@pytest.fixture(autouse=True)
+def no_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the collection before each new analysis, which would go through all that the process of tests holds."""
+    monkeypatch.setattr("gc.collect", lambda: 0)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     files = {"package/__init__.py": "", "package/model.py": MODEL, "package/ops.py": OPS, "train.py": TRAIN}

@@ -22,8 +22,7 @@ from dynalint.confirm.harvest import CallSearch, Harvested, Lines, ProjectCalls,
 from dynalint.confirm.located import Located
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.order import batches, nearest_parts, ranks
-from dynalint.confirm.questions import Questions
-from dynalint.confirm.requests import request_for, worker_options
+from dynalint.confirm.requests import circumstances, request_for, worker_options
 from dynalint.confirm.results import Interrupted, TargetResult, as_part, record_of, result_of
 from dynalint.confirm.shards import WHOLE
 from dynalint.confirm.sources import UserSources
@@ -172,7 +171,6 @@ class _TargetRuns:
         self._traced_in = traced_in
         self._leading = {target for one in placed for target in one.leads}
         self._progress = progress
-        self._questions = Questions(options, compare)
         self._calls = ProjectCalls(options)
         self._shard = WHOLE if options.answers is None else options.answers.shard
         self.is_whole = self._shard == WHOLE
@@ -261,7 +259,7 @@ class _TargetRuns:
         """Return the result of a search, from the cache or the worker."""
         worker = workers.get()
         try:
-            searcher = Searcher(self._options, self._cache, self._questions, self._every)
+            searcher = Searcher(self._options, self._cache, self._every)
             parts, spots = searcher.answer(search, worker, lambda: self._report(search.targets[0].name))
             # A call that timed out together with others may succeed alone, with its target's full time limit.
             self._calls.learn(search, parts)
@@ -365,8 +363,13 @@ class _TargetRuns:
             return None
 
     def _question(self, target: Target, worker: Worker) -> dict[str, Any]:
-        extra = {"calls": [*self._calls.of(target)], **self._pace(target)}
-        return {**self._questions.about(target, worker.hello), **extra}
+        return {
+            **circumstances(self._options, worker.hello, self._every["compare"]),
+            "target": [str(target.path), target.module, target.qualname],
+            "example": self._options.example_for(target),
+            "calls": [*self._calls.of(target)],
+            **self._pace(target),
+        }
 
     def _pace(self, target: Target) -> dict[str, Any]:
         brief = bool(self._leading) and target not in self._leading and not self._is_given(target)

@@ -16,8 +16,7 @@ from dynalint.confirm.cache import VerdictCache
 from dynalint.confirm.call_sites import CallSites
 from dynalint.confirm.client import Worker
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
-from dynalint.confirm.questions import Questions
-from dynalint.confirm.requests import request_for
+from dynalint.confirm.requests import circumstances, request_for
 from dynalint.confirm.results import Problem, TargetResult, result_of
 from dynalint.confirm.untrusted import sentence
 from dynalint.confirm.wording import problem_text
@@ -186,14 +185,13 @@ class Searcher:
 
     options: ConfirmOptions
     cache: VerdictCache
-    questions: Questions
     every: Mapping[str, Any]
 
     def answer(self, search: CallSearch, worker: Worker, begun: Callable[[], object]) -> tuple[Parts, Any]:
         """Return the parts of the answer and the spots that they cover. `begun` is called before any code is run."""
         spots = self.every["spots"]
         question = {
-            **self.questions.circumstances(worker.hello),
+            **circumstances(self.options, worker.hello, self.every["compare"]),
             **search.question,
             "resized": self.every["resized"],
         }
@@ -309,11 +307,8 @@ class ProjectCalls:
         new = [one for one in resolved(targets) if one not in self._known]
         self._known.update((one, []) for one in new)
         asked: dict[Target, Lines] = {one: {} for one in new if self._options.example_for(one) is None}
-        cache, questions = (
-            VerdictCache(self._options.cache, self._texts, self._options.answers),
-            Questions(self._options, []),
-        )
-        searcher = Searcher(self._options, cache, questions, {"spots": {}, "compare": [], "resized": []})
+        cache = VerdictCache(self._options.cache, self._texts, self._options.answers)
+        searcher = Searcher(self._options, cache, {"spots": {}, "compare": [], "resized": []})
         for search in searches(asked, self._options, self.sites, record=self._most):
             parts, _ = searcher.answer(search, worker, partial(begun, search.targets[0]))
             self.learn(search, parts)

@@ -1,13 +1,14 @@
-"""Requests to the worker: how to run, and what to import, build and call."""
+"""Requests to the worker: how to run, and what to import, build and call. Cache keys for the answers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dynalint.confirm.client import WorkerOptions
+from dynalint.confirm.client import Hello, WorkerOptions, python_path
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.servers import worker_hash
 
 
 def worker_options(options: ConfirmOptions) -> WorkerOptions:
@@ -41,4 +42,20 @@ def request_for(target: Target, options: ConfirmOptions, calls: Sequence[Mapping
         "roots": [str(root) for root in options.own_roots()],
         "device": options.device,
         "seconds": options.timeout,
+    }
+
+
+def circumstances(options: ConfirmOptions, hello: Hello, compare: Collection[str]) -> dict[str, Any]:
+    """Return all that any answer of a worker depends on, except the files that ran.
+
+    `compare` lists the files whose compiled code is compared with eager code.
+    """
+    return {
+        "search": [*map(str, options.search), *python_path()],
+        "python": [str(options.python), hello.python],
+        "torch": hello.torch,
+        "device": options.device,
+        "limits": [options.timeout, options.memory],
+        "compare": compare,
+        "dynalint": worker_hash(),
     }

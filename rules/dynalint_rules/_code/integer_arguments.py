@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from dynalint.rulekit import torch_api
@@ -34,6 +34,12 @@ def integers(callee: str, node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     for keyword in node.keywords:
         if keyword.arg and _is_integer(overloads, keyword.arg):
             yield keyword.arg, keyword.value
+
+
+def positions(callee: str, names: Sequence[str]) -> tuple[int, int]:
+    """Return the positions from the first to the last of these parameters of a torch function, end excluded."""
+    found = [at for ones in _overloads(callee) for at, one in enumerate(ones) if one.name in names]
+    return min(found), max(found) + 1
 
 
 def _name_at(overloads: _Overloads, position: int) -> str:

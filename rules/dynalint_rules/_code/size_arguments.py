@@ -6,8 +6,38 @@ import ast
 from collections.abc import Iterator
 
 from dynalint.rulekit import k
+from dynalint_rules._code.integer_arguments import positions
 
 _ALL = 99
+_POOL = [f"torch.nn.functional.{{}}{kind}_pool{dims}d" for kind in ("avg", "max") for dims in (1, 2, 3)]
+# The names of parameters that are sizes or counts, and the functions in which torch's data says where they are.
+_PARAMETERS: tuple[tuple[str, str], ...] = (
+    ("bins", "torch.histc"),
+    ("chunks", "torch.chunk Tensor.chunk"),
+    ("diagonal", "torch.tril torch.triu torch.diag Tensor.tril Tensor.triu"),
+    ("dims", "torch.tile"),
+    ("index", "torch.select Tensor.select"),
+    ("k", "torch.topk torch.kthvalue torch.rot90 Tensor.topk Tensor.kthvalue"),
+    ("kernel_size stride padding", " ".join(name.format("") for name in _POOL)),
+    ("n", "torch.randperm " + " ".join(f"torch.fft.{name}fft" for name in ("", "i", "r", "ir", "h", "ih"))),
+    ("n_fft hop_length win_length", "torch.stft"),
+    ("num_classes", "torch.nn.functional.one_hot"),
+    ("num_samples", "torch.multinomial Tensor.multinomial"),
+    ("offset", "torch.diagonal torch.diag_embed Tensor.diagonal"),
+    ("output_size", " ".join(name.format("adaptive_") for name in _POOL)),
+    ("pad", "torch.nn.functional.pad"),
+    ("shape", "torch.reshape"),
+    ("shifts", "torch.roll Tensor.roll"),
+    ("size", "torch.full torch.nn.functional.interpolate Tensor.new_full"),
+    ("size step", "Tensor.unfold"),
+    ("size stride storage_offset", "torch.as_strided Tensor.as_strided"),
+    ("sizes", "torch.unflatten Tensor.unflatten"),
+    ("split_size", "Tensor.split"),
+    ("split_size_or_sections", "torch.split"),
+    ("start length", "torch.narrow Tensor.narrow"),
+    ("steps", "torch.linspace torch.logspace"),
+    ("window_length", " ".join(f"torch.{name}_window" for name in ("hann", "hamming", "blackman", "bartlett"))),
+)
 # The positions (without a receiver, end excluded) and keywords of arguments that are sizes or counts.
 SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "builtins.range": (0, _ALL, ()),
@@ -16,68 +46,19 @@ SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "numpy.reshape": (1, 2, ("shape",)),
     **{f"torch.{name}": (0, _ALL, ("size",)) for name in ("zeros", "ones", "empty", "rand", "randn", "eye")},
     "torch.arange": (0, _ALL, ("start", "end", "step")),
-    "torch.linspace": (2, 3, ("steps",)),
-    "torch.full": (0, 1, ("size",)),
     "torch.randint": (0, _ALL, ("size", "low", "high")),
-    "torch.randperm": (0, 1, ("n",)),
-    "torch.split": (1, 2, ("split_size_or_sections",)),
-    "torch.chunk": (1, 2, ("chunks",)),
-    "torch.narrow": (2, 4, ("start", "length")),
-    "torch.reshape": (1, 2, ("shape",)),
-    "torch.tile": (1, 2, ("dims",)),
-    "torch.topk": (1, 2, ("k",)),
-    "torch.roll": (1, 2, ("shifts",)),
-    "torch.tril": (1, 2, ("diagonal",)),
-    "torch.triu": (1, 2, ("diagonal",)),
     **{f"Tensor.{name}": (0, _ALL, ("size", "shape")) for name in ("view", "reshape", "expand", "repeat", "tile")},
     **{f"Tensor.{name}": (0, _ALL, ("size",)) for name in ("new_zeros", "new_ones", "new_empty")},
-    "Tensor.new_full": (0, 1, ("size",)),
-    "Tensor.split": (0, 1, ("split_size",)),
-    "Tensor.chunk": (0, 1, ("chunks",)),
-    "Tensor.narrow": (1, 3, ("start", "length")),
-    "Tensor.topk": (0, 1, ("k",)),
-    "Tensor.roll": (0, 1, ("shifts",)),
-    "Tensor.select": (1, 2, ("index",)),
-    "Tensor.tril": (0, 1, ("diagonal",)),
-    "Tensor.triu": (0, 1, ("diagonal",)),
-    "Tensor.unfold": (1, 3, ("size", "step")),
-    "torch.unflatten": (2, 3, ("sizes",)),
-    "Tensor.unflatten": (1, 2, ("sizes",)),
-    "torch.as_strided": (1, 4, ("size", "stride", "storage_offset")),
-    "Tensor.as_strided": (0, 3, ("size", "stride", "storage_offset")),
     **{f"torch.{name}_indices": (0, _ALL, ("row", "col", "offset")) for name in ("tril", "triu")},
-    "torch.kthvalue": (1, 2, ("k",)),
-    "Tensor.kthvalue": (0, 1, ("k",)),
-    "torch.multinomial": (1, 2, ("num_samples",)),
-    "Tensor.multinomial": (0, 1, ("num_samples",)),
     "torch.normal": (2, 3, ("size",)),
-    "torch.logspace": (2, 3, ("steps",)),
-    "torch.select": (2, 3, ("index",)),
-    "torch.histc": (1, 2, ("bins",)),
-    "torch.rot90": (1, 2, ("k",)),
-    "torch.diag": (1, 2, ("diagonal",)),
-    "torch.diagonal": (1, 2, ("offset",)),
-    "Tensor.diagonal": (0, 1, ("offset",)),
-    "torch.diag_embed": (1, 2, ("offset",)),
     "torch.repeat_interleave": (0, 0, ("output_size",)),
     "Tensor.repeat_interleave": (0, 0, ("output_size",)),
-    "torch.stft": (1, 4, ("n_fft", "hop_length", "win_length")),
     "torch.istft": (1, 4, ("n_fft", "hop_length", "win_length", "length")),
-    **{f"torch.fft.{name}": (1, 2, ("n",)) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
-    **{f"torch.{name}_window": (0, 1, ("window_length",)) for name in ("hann", "hamming", "blackman", "bartlett")},
     **{
-        f"torch.nn.functional.adaptive_{kind}_pool{dims}d": (1, 2, ("output_size",))
-        for kind in ("avg", "max")
-        for dims in (1, 2, 3)
+        name: (*positions(name, words.split()), tuple(words.split()))
+        for words, names in _PARAMETERS
+        for name in names.split()
     },
-    **{
-        f"torch.nn.functional.{kind}_pool{dims}d": (1, 4, ("kernel_size", "stride", "padding"))
-        for kind in ("avg", "max")
-        for dims in (1, 2, 3)
-    },
-    "torch.nn.functional.pad": (1, 2, ("pad",)),
-    "torch.nn.functional.interpolate": (1, 2, ("size",)),
-    "torch.nn.functional.one_hot": (1, 2, ("num_classes",)),
 }
 
 

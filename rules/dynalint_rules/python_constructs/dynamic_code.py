@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import (
-    Call,
-    Project,
-    Rule,
-    Violation,
-    k,
-    leads_to_raise,
-    walk,
-)
+from dynalint.rulekit import Call, Project, Rule, k, leads_to_raise, walk
 
 
 class DynamicCode(Rule):
@@ -34,22 +25,16 @@ class DynamicCode(Rule):
             "importlib.__import__",
         }
     )
+    message = "`{callee}()` breaks the graph, because Dynamo does not trace it"
+    help = "use `getattr` or a dictionary of functions, or look up the name in the constructor"
     refusal = (
         "dynalint cannot tell from the code what is intended; use `getattr` or a dictionary, or look up the name in "
         "the constructor"
     )
 
-    def check(self, event: Call, project: Project) -> Iterable[Violation]:
+    def flags(self, event: Call, project: Project) -> bool:
         """Flag the call, unless it is an `eval` that Dynamo can evaluate."""
-        if leads_to_raise(event, project):
-            return
-        if event.callee == "builtins.eval" and not _names_something(event):
-            return
-        yield Violation(
-            event.node,
-            f"`{event.callee.removeprefix('builtins.')}()` breaks the graph, because Dynamo does not trace it",
-            help="use `getattr` or a dictionary of functions, or look up the name in the constructor",
-        )
+        return not leads_to_raise(event, project) and (event.callee != "builtins.eval" or _names_something(event))
 
 
 def _names_something(event: Call) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from dynalint.rulekit import Iteration, Project, Rule, Violation, k, walk
+from dynalint.rulekit import Iteration, Project, Rule, k, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.growth import UP_TO_LIMIT
 from dynalint_rules._code.names import only_value
@@ -22,22 +21,21 @@ class UnrolledLoop(Rule):
     category = "advice"
     severity = "info"
     events = (Iteration,)
+    message = (
+        "the graph contains the body of this loop once for every row, so each number of rows recompiles the function "
+        f"{UP_TO_LIMIT}"
+    )
+    help = "Compute on the whole tensor, or compile only the loop's body."
     refusal = (
         "not every loop can be replaced with an operation on the whole tensor; write that operation yourself, use "
         "`torch.vmap`, or compile only the loop's body"
     )
 
-    def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
+    def flags(self, event: Iteration, project: Project) -> bool:
         """Flag loops whose number of iterations is a tensor's size."""
         if _is_held(event) or _is_counted_out(Scope.of(event, project), event.node):
-            return
-        if k.only_tensor(event.kind) is not None or _is_range_of_size(event):
-            yield Violation(
-                event.node,
-                "the graph contains the body of this loop once for every row, so each number of rows "
-                f"recompiles the function {UP_TO_LIMIT}",
-                help="Compute on the whole tensor, or compile only the loop's body.",
-            )
+            return False
+        return k.only_tensor(event.kind) is not None or _is_range_of_size(event)
 
 
 def _is_held(event: Iteration) -> bool:

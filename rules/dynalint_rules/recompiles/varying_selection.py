@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from dynalint.rulekit import FunctionNode, Project, Refusal, Rule, Subscript, Violation, k, walk
+from dynalint.rulekit import FunctionNode, Project, Refusal, Rule, Subscript, k, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask
@@ -33,24 +33,17 @@ class VaryingSelection(Rule):
     category = "recompile"
     severity = "info"
     events = (Subscript,)
+    message = (
+        "this random mask selects a different number of elements on each call, so the code after it recompiles once, "
+        "with a dynamic size"
+    )
+    help = "Keep the full shape with `torch.where`, or select a fixed number of elements with `torch.randperm`."
 
-    def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
+    def flags(self, event: Subscript, project: Project) -> bool:
         """Flag reads through a mask that the function draws at random."""
-        if (
-            not reads_by_mask(event)
-            or event.position.loop
-            or event.position.try_
-            or captures_shapes(project, event.function)
-        ):
-            return
-        if _is_drawn(event, project):
-            yield Violation(
-                event.node,
-                "this random mask selects a different number of elements on each call, so the code after it "
-                "recompiles once, with a dynamic size",
-                help="Keep the full shape with `torch.where`, or select a fixed number of elements with "
-                "`torch.randperm`.",
-            )
+        if not reads_by_mask(event) or event.position.loop or event.position.try_:
+            return False
+        return not captures_shapes(project, event.function) and _is_drawn(event, project)
 
 
 def _is_drawn(event: Subscript, project: Project) -> bool:

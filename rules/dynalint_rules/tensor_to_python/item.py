@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.known_numbers import is_folded, is_stored_number
@@ -26,21 +25,15 @@ class ItemOfTensor(Rule):
     reads_data = True
     events = (Call,)
     calls = frozenset({"Tensor.item", "numpy.ndarray.item"})
+    message = "`.item()` reads a number from a tensor, which breaks the graph"
+    help = "keep the value as a 0-dim tensor (`.detach()`), and read it outside the compiled code"
 
-    def check(self, event: Call, project: Project) -> Iterable[Violation]:
+    def flags(self, event: Call, project: Project) -> bool:
         """Flag `.item()` without arguments on a value that is known to be a tensor."""
-        if event.receiver is None or event.node.args:
-            return
-        tensor = k.only_tensor(event.receiver)
+        tensor = None if event.receiver is None or event.node.args else k.only_tensor(event.receiver)
         if tensor is None or captures_number(project, event.function, event.node) or leads_to_raise(event, project):
-            return
-        if is_folded(tensor) or is_stored_number(tensor):
-            return
-        yield Violation(
-            event.node,
-            "`.item()` reads a number from a tensor, which breaks the graph",
-            help="keep the value as a 0-dim tensor (`.detach()`), and read it outside the compiled code",
-        )
+            return False
+        return not is_folded(tensor) and not is_stored_number(tensor)
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep the value as a 0-dim tensor without a gradient."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dynalint.analysis import Analysis
-from dynalint.analysis.builds import builds
+from dynalint.analysis import kinds as k
 from dynalint.analysis.doubts import is_test
-from dynalint.analysis.index import ClassInfo, FunctionInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo, walk_function
 from dynalint.analysis.named_roots import name_of
 from dynalint.analysis.project import Project
 from dynalint.config import Settings
@@ -38,7 +39,7 @@ def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions
 
     `shown` returns the displayed form of a path.
     """
-    project, made = analysis.project, builds(analysis.project)
+    project, made = analysis.project, _builds(analysis.project)
     ranked: dict[str, tuple[int, str]] = {}
     left_out: Counter[str] = Counter()
     for function in (one for one in analysis.roots if one.compiled and one.owner is None and one.parent is None):
@@ -83,3 +84,53 @@ def _is_called(forward: FunctionInfo, cls: ClassInfo) -> bool:
     """Return whether a model is called by compiled code other than its own subclasses."""
     heirs = {cls, *cls.subclasses}
     return forward.owner is cls and any(caller.owner not in heirs for caller in forward.called_by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Builds:
+    """The code that instantiates classes.
+
+    `places` maps a class to the first call outside models and tests that instantiates it. `parts` are the classes that
+    models instantiate.
+    """
+
+    places: dict[ClassInfo, tuple[FunctionInfo, ast.Call]] = field(default_factory=dict)
+    parts: set[ClassInfo] = field(default_factory=set)
+
+
+def _builds(project: Project) -> _Builds:
+    """Return where the checked files instantiate classes, if they refer to the class by its name."""
+    found = _Builds()
+    for module in [one for one in project.modules.values() if project.is_checked(one.file)]:
+        for function in (*module.functions, module.top):
+            owner = _class_around(function)
+            inside = owner is not None and project.is_module_class(owner)
+            for call, cls in _built_by(project, function):
+                if inside and owner is not cls:
+                    found.parts.add(cls)
+                elif not inside and not is_test(function.file.path):
+                    found.places.setdefault(cls, (function, call))
+    return found
+
+
+def _class_around(function: FunctionInfo) -> ClassInfo | None:
+    """Return the class that a function belongs to, directly or through an enclosing method."""
+    while function.owner is None and function.parent is not None:
+        function = function.parent
+    return function.owner
+
+
+def _built_by(project: Project, function: FunctionInfo) -> Iterator[tuple[ast.Call, ClassInfo]]:
+    assert project.interpreter is not None
+    for node in walk_function(function.node):
+        if isinstance(node, ast.Call) and _is_global(node.func, function):
+            kind = project.interpreter.scopes.in_scope(node.func, function.module, None)
+            if isinstance(kind, k.Class):
+                yield node, kind.cls
+
+
+def _is_global(node: ast.expr, function: FunctionInfo) -> bool:
+    """Return whether the first part of a dotted name is not local to the function."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and (function.name == "<module>" or node.id not in function.locals)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from dynalint.analysis.bases import common_bases
 from dynalint.analysis.kinds.base import NOTHING, Kind
 from dynalint.analysis.kinds.values import (
     MISSING,
@@ -35,6 +35,9 @@ from dynalint.analysis.kinds.values import (
     note_parts,
 )
 from dynalint.analysis.steps import step
+
+if TYPE_CHECKING:
+    from dynalint.analysis.index import ClassInfo
 
 # If there are this many classes, instances with a common base are replaced by an instance of that base or any subclass.
 _MANY_CLASSES = 32
@@ -148,7 +151,7 @@ def _union(members: list[Kind]) -> Kind:
     if len(members) > _MANY_CLASSES:
         classes = {one.cls: one.below for one in members if isinstance(one, Instance)}
         if len(classes) > _MANY_CLASSES:
-            widened = common_bases(classes, _MANY_CLASSES // 2)
+            widened = _common_bases(classes, _MANY_CLASSES // 2)
             members = [one for one in members if not isinstance(one, Instance)]
             members += [Instance(cls, below=below) for cls, below in widened.items()]
     if len(members) == 1:
@@ -158,6 +161,28 @@ def _union(members: list[Kind]) -> Kind:
             note_parts()
         return UNKNOWN
     return Union(tuple(members))
+
+
+def _common_bases(classes: Mapping[ClassInfo, bool], most: int) -> dict[ClassInfo, bool]:
+    """Return classes that cover all of `classes`. There are at most `most` of them if the base classes allow it.
+
+    The value says whether a class also represents its subclasses. The base with the largest share of its subclasses in
+    `classes` is used first. If two have the same share, the one with more subclasses in `classes` is used.
+    """
+    left = dict(classes)
+    while len(left) > most:
+        covered: dict[ClassInfo, list[ClassInfo]] = {}
+        for cls in left:
+            for base in cls.above:
+                covered.setdefault(base, []).append(cls)
+        several = {base: some for base, some in covered.items() if len(some) > 1}
+        if not several:
+            break
+        best = max(several, key=lambda base: (len(several[base]) / (1 + len(base.subclasses)), len(several[base])))
+        for cls in several[best]:
+            del left[cls]
+        left[best] = True
+    return left
 
 
 def _covers(one: Kind, other: Kind) -> bool:

@@ -52,31 +52,6 @@ Parts = Callable[[Finding], Sequence[Target]]
 Wanted = Callable[[Sequence[TargetResult]], Mapping[Target, Lines]]
 
 
-def confirm(
-    findings: Sequence[Finding],
-    roots: Sequence[Target],
-    options: ConfirmOptions,
-    progress: Progress | None = None,
-    silenced: Sequence[Finding] = (),
-    parts: Parts | None = None,
-    leads: Parts | None = None,
-    note: Callable[[str], None] | None = None,
-) -> list[Finding]:
-    """Return the findings with evidence, sorted by location, and DYN001, DYN002 and DYN012 findings for discoveries.
-
-    `roots` are the compiled roots to run. The most useful roots run first. `progress` receives the number of finished
-    targets, the total number and the current step. Threads call it one at a time. `silenced` are findings that the user
-    suppressed. They are not returned, and problems that they explain are not reported as discoveries. `parts` returns
-    the functions on the call chain to a finding, nearest first. They are run if the roots cannot be run. `leads`
-    returns the roots that lead to a finding, nearest first. `note` receives a sentence for each reason why tests or
-    examples failed, if their calls are still needed. The code being checked cannot make this function raise.
-
-    Raises:
-        WorkerError: If the interpreter cannot be started.
-    """
-    return examine(findings, roots, options, progress, silenced, parts, leads, note)[0]
-
-
 def examine(
     findings: Sequence[Finding],
     roots: Sequence[Target],
@@ -87,7 +62,19 @@ def examine(
     leads: Parts | None = None,
     note: Callable[[str], None] | None = None,
 ) -> tuple[list[Finding], list[TargetResult]]:
-    """Do what `confirm` does, and also return the results."""
+    """Return the findings with evidence, sorted by location, with DYN001, DYN002 and DYN012 findings for discoveries.
+
+    The results that they rest on are returned, too. `roots` are the compiled roots to run. The most useful roots run
+    first. `progress` receives the number of finished targets, the total number and the current step. Threads call it
+    one at a time. `silenced` are findings that the user suppressed. They are not returned, and problems that they
+    explain are not reported as discoveries. `parts` returns the functions on the call chain to a finding, nearest
+    first. They are run if the roots cannot be run. `leads` returns the roots that lead to a finding, nearest first.
+    `note` receives a sentence for each reason why tests or examples failed, if their calls are still needed. The code
+    being checked cannot make this function raise.
+
+    Raises:
+        WorkerError: If the interpreter cannot be started.
+    """
     sources = UserSources({os.path.realpath(path): text for path, text in options.overrides.items()})
     leading = leads or (lambda _: ())
     placed = [place(finding, options, sources, leading(finding)) for finding in (*findings, *silenced)]

@@ -8,10 +8,11 @@ import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dynalint.confirm import ConfirmOptions, Target
+from dynalint.confirm import ConfirmOptions, Target, examine
 from dynalint.confirm.worker.sandbox import syscalls, walls
 from dynalint.findings import Category, Finding
 
@@ -33,6 +34,11 @@ def sandboxed() -> None:
     """Skip where no sandbox holds; such tests are marked `may_skip`."""
     if not walls_stand():
         pytest.skip("no sandbox holds on this machine")
+
+
+def confirm(*arguments: Any, **options: Any) -> list[Finding]:
+    """The findings that `examine` returns."""
+    return examine(*arguments, **options)[0]
 
 
 class Project:

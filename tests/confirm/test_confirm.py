@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from dynalint.confirm import WorkerError, confirm
+from dynalint.confirm import WorkerError
 from dynalint.confirm.budget import TimeBudget
 from dynalint.confirm.client import Answer, Worker
 from dynalint.confirm.options import Target
 from dynalint.findings import Evidence, Finding
+
+from .conftest import confirm
 
 if TYPE_CHECKING:
     from conftest import Project

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from dynalint.confirm import Interrupted, confirm, driver
+from dynalint.confirm import Interrupted, driver
 from dynalint.confirm.call_sites import CallSites
 from dynalint.confirm.driver import examine
 from dynalint.confirm.harvest import Searcher, in_words, searches
 from dynalint.confirm.worker.harvesting.smaller_code import smaller
 from dynalint.findings import Finding, Step
 
-from .conftest import Project
+from .conftest import Project, confirm
 
 pytestmark = [pytest.mark.dynamo, pytest.mark.may_skip, pytest.mark.usefixtures("sandboxed")]
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dynalint.confirm import confirm
 from dynalint.findings import Finding
+
+from .conftest import confirm
 
 if TYPE_CHECKING:
     from conftest import Project

@@ -46,8 +46,18 @@ class Option:
     reserved: Test | None = None
 
 
-def _about(parse: Type[Any], doc: str, *, joins: bool = False, reserved: Test | None = None) -> Mapping[str, Any]:
-    return {"parse": parse, "doc": doc, "joins": joins, "reserved": reserved}
+def _option(
+    default: Any,
+    parse: Type[Any],
+    doc: str,
+    *,
+    joins: bool = False,
+    reserved: Test | None = None,
+    factory: Callable[[], Any] | None = None,
+) -> Any:
+    """Return a field of `Settings` for an option. Its default is `default`, or made by `factory`."""
+    about = {"parse": parse, "doc": doc, "joins": joins, "reserved": reserved}
+    return field(default=default, metadata=about) if factory is None else field(default_factory=factory, metadata=about)
 
 
 def _always(_: object) -> bool:
@@ -81,181 +91,137 @@ class Settings:
     asked: tuple[RequestedSetting, ...] = ()
     trusted: bool = False
 
-    include: tuple[Path, ...] = field(
-        default=(), metadata=_about(v.array(v.path), "The paths to check if none are specified.")
+    include: tuple[Path, ...] = _option((), v.array(v.path), "The paths to check if none are specified.")
+    exclude: tuple[Glob, ...] = _option(
+        tuple(Glob(Path(), name) for name in DEFAULT_EXCLUDE),
+        v.array(v.glob),
+        "Patterns for files and directories to skip, as in a .gitignore file. Replaces the default list.",
     )
-    exclude: tuple[Glob, ...] = field(
-        default=tuple(Glob(Path(), name) for name in DEFAULT_EXCLUDE),
-        metadata=_about(
-            v.array(v.glob),
-            "Patterns for files and directories to skip, as in a .gitignore file. Replaces the default list.",
-        ),
+    extend_exclude: tuple[Glob, ...] = _option(
+        (), v.array(v.glob), "Patterns to skip in addition to `exclude`.", joins=True
     )
-    extend_exclude: tuple[Glob, ...] = field(
-        default=(), metadata=_about(v.array(v.glob), "Patterns to skip in addition to `exclude`.", joins=True)
+    force_exclude: bool = _option(
+        False, v.boolean, "Whether to skip excluded files even if they are named on the command line."
     )
-    force_exclude: bool = field(
-        default=False,
-        metadata=_about(v.boolean, "Whether to skip excluded files even if they are named on the command line."),
-    )
-    respect_gitignore: bool = field(default=True, metadata=_about(v.boolean, "Whether to skip files that git ignores."))
+    respect_gitignore: bool = _option(True, v.boolean, "Whether to skip files that git ignores.")
 
-    select: tuple[Selector, ...] = field(
-        default=(Selector("ALL"),), metadata=_about(v.array(v.selector), "Codes or prefixes to report.")
+    select: tuple[Selector, ...] = _option((Selector("ALL"),), v.array(v.selector), "Codes or prefixes to report.")
+    ignore: tuple[Selector, ...] = _option((), v.array(v.selector), "Codes or prefixes not to report.", joins=True)
+    extend_select: tuple[Selector, ...] = _option(
+        (), v.array(v.selector), "Codes or prefixes to report in addition to `select`.", joins=True
     )
-    ignore: tuple[Selector, ...] = field(
-        default=(), metadata=_about(v.array(v.selector), "Codes or prefixes not to report.", joins=True)
+    extend_ignore: tuple[Selector, ...] = _option(
+        (), v.array(v.selector), "Codes or prefixes not to report in addition to `ignore`.", joins=True
     )
-    extend_select: tuple[Selector, ...] = field(
-        default=(),
-        metadata=_about(v.array(v.selector), "Codes or prefixes to report in addition to `select`.", joins=True),
+    per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = _option(
+        (),
+        v.per_file_ignores,
+        'Codes not to report in files that match a pattern. "!pattern" stands for all other files.',
     )
-    extend_ignore: tuple[Selector, ...] = field(
-        default=(),
-        metadata=_about(v.array(v.selector), "Codes or prefixes not to report in addition to `ignore`.", joins=True),
+    extend_per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = _option(
+        (), v.per_file_ignores, "Patterns and codes in addition to `per-file-ignores`.", joins=True
     )
-    per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = field(
-        default=(),
-        metadata=_about(
-            v.per_file_ignores,
-            'Codes not to report in files that match a pattern. "!pattern" stands for all other files.',
-        ),
+    fixable: tuple[Selector, ...] = _option(
+        (Selector("ALL"),), v.array(v.selector), "Codes or prefixes that `fix` can rewrite."
     )
-    extend_per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = field(
-        default=(),
-        metadata=_about(v.per_file_ignores, "Patterns and codes in addition to `per-file-ignores`.", joins=True),
-    )
-    fixable: tuple[Selector, ...] = field(
-        default=(Selector("ALL"),), metadata=_about(v.array(v.selector), "Codes or prefixes that `fix` can rewrite.")
-    )
-    unfixable: tuple[Selector, ...] = field(
-        default=(), metadata=_about(v.array(v.selector), "Codes or prefixes that `fix` does not rewrite.", joins=True)
+    unfixable: tuple[Selector, ...] = _option(
+        (), v.array(v.selector), "Codes or prefixes that `fix` does not rewrite.", joins=True
     )
 
-    roots: str | tuple[str, ...] = field(
-        default="modules",
-        metadata=_about(
-            v.roots,
-            'Which code counts as compiled: every nn.Module ("modules"), only code that is passed to torch.compile '
-            '("explicit"), or a list of functions and classes.',
-        ),
+    roots: str | tuple[str, ...] = _option(
+        "modules",
+        v.roots,
+        'Which code counts as compiled: every nn.Module ("modules"), only code that is passed to torch.compile '
+        '("explicit"), or a list of functions and classes.',
     )
-    torch: str | None = field(
-        default=None,
-        metadata=_about(
-            v.releases,
-            "The torch releases to check against. The default is the installed release, or the newest known release.",
-        ),
+    torch: str | None = _option(
+        None,
+        v.releases,
+        "The torch releases to check against. The default is the installed release, or the newest known release.",
     )
-    confirm: Literal["auto", "always", "never"] = field(
-        default="auto",
-        metadata=_about(
-            v.choice("auto", "always", "never"),
-            "Whether to confirm findings by running code: if there is a sandbox, always, or never.",
-            reserved=lambda value: value == "always",
-        ),
+    confirm: Literal["auto", "always", "never"] = _option(
+        "auto",
+        v.choice("auto", "always", "never"),
+        "Whether to confirm findings by running code: if there is a sandbox, always, or never.",
+        reserved=lambda value: value == "always",
     )
-    python: Path | None = field(
-        default=None,
-        metadata=_about(
-            v.interpreter,
-            "The interpreter to run code with. The default is the first of these that has torch: the activated "
-            "environment, dynalint's own environment, or a .venv in the project that git does not track.",
-            reserved=_always,
-        ),
+    python: Path | None = _option(
+        None,
+        v.interpreter,
+        "The interpreter to run code with. The default is the first of these that has torch: the activated "
+        "environment, dynalint's own environment, or a .venv in the project that git does not track.",
+        reserved=_always,
     )
-    device: Literal["cpu", "cuda"] = field(
-        default="cpu",
-        metadata=_about(v.choice("cpu", "cuda"), "The device to run code on.", reserved=lambda value: value != "cpu"),
+    device: Literal["cpu", "cuda"] = _option(
+        "cpu", v.choice("cpu", "cuda"), "The device to run code on.", reserved=lambda value: value != "cpu"
     )
-    timeout: float = field(
-        default=60.0,
-        metadata=_about(
-            v.seconds,
-            "The time limit in seconds for one model or function, not counting time spent waiting for a processor.",
-            reserved=lambda value: value > _MOST_SECONDS,
-        ),
+    timeout: float = _option(
+        60.0,
+        v.seconds,
+        "The time limit in seconds for one model or function, not counting time spent waiting for a processor.",
+        reserved=lambda value: value > _MOST_SECONDS,
     )
-    budget: float | None = field(
-        default=None,
-        metadata=_about(
-            v.seconds,
-            "The maximum processor time in seconds for running code. The default is 240 for each file that has "
-            "findings, once for confirming them and once for verifying their fixes.",
-        ),
+    budget: float | None = _option(
+        None,
+        v.seconds,
+        "The maximum processor time in seconds for running code. The default is 240 for each file that has "
+        "findings, once for confirming them and once for verifying their fixes.",
     )
-    memory: int = field(
-        default=4096,
-        metadata=_about(
-            v.positive,
-            "The memory limit in MiB for one model or function.",
-            reserved=lambda value: value > _MOST_MEMORY,
-        ),
+    memory: int = _option(
+        4096,
+        v.positive,
+        "The memory limit in MiB for one model or function.",
+        reserved=lambda value: value > _MOST_MEMORY,
     )
-    confirm_from: tuple[str, ...] = field(
-        default=("tests", "docs", "guesses"),
-        metadata=_about(
-            v.array(v.choice("tests", "docs", "guesses")),
-            "Where to get calls from if none are declared: the project's tests, the code in its docstrings, READMEs, "
-            "examples, and `__main__` blocks, or arguments that dynalint works out.",
-        ),
+    confirm_from: tuple[str, ...] = _option(
+        ("tests", "docs", "guesses"),
+        v.array(v.choice("tests", "docs", "guesses")),
+        "Where to get calls from if none are declared: the project's tests, the code in its docstrings, READMEs, "
+        "examples, and `__main__` blocks, or arguments that dynalint works out.",
     )
-    examples: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=_about(
-            v.table(v.target, v.target),
-            "Maps models and functions to functions that return (callable, args) or (callable, args, kwargs).",
-        ),
+    examples: Mapping[str, str] = _option(
+        None,
+        v.table(v.target, v.target),
+        "Maps models and functions to functions that return (callable, args) or (callable, args, kwargs).",
+        factory=dict,
     )
 
-    print_fix: Literal["guard", "remove"] = field(
-        default="guard",
-        metadata=_about(
-            v.choice("guard", "remove"),
-            "How to fix a print, a log call, or a warning: skip it while compiling, or remove it.",
-        ),
+    print_fix: Literal["guard", "remove"] = _option(
+        "guard",
+        v.choice("guard", "remove"),
+        "How to fix a print, a log call, or a warning: skip it while compiling, or remove it.",
     )
-    equivalence: Literal["practical", "exact"] = field(
-        default="practical",
-        metadata=_about(
-            v.choice("practical", "exact"),
-            'How closely a fix must preserve results: as a reviewer would require ("practical") or exactly ("exact").',
-        ),
+    equivalence: Literal["practical", "exact"] = _option(
+        "practical",
+        v.choice("practical", "exact"),
+        'How closely a fix must preserve results: as a reviewer would require ("practical") or exactly ("exact").',
     )
-    test_command: str | None = field(
-        default=None,
-        metadata=_about(
-            v.string,
-            "The command that runs the project's tests, such as `pytest -q`. `fix` drops fixes that make a test fail.",
-            reserved=_always,
-        ),
+    test_command: str | None = _option(
+        None,
+        v.string,
+        "The command that runs the project's tests, such as `pytest -q`. `fix` drops fixes that make a test fail.",
+        reserved=_always,
     )
-    unsafe_fixes: bool = field(
-        default=False, metadata=_about(v.boolean, "Whether `fix` also applies fixes that change behaviour by design.")
+    unsafe_fixes: bool = _option(False, v.boolean, "Whether `fix` also applies fixes that change behaviour by design.")
+
+    baseline: Path | None = _option(
+        None, v.path, "A file that lists findings not to report. `--write-baseline` creates it."
     )
 
-    baseline: Path | None = field(
-        default=None,
-        metadata=_about(v.path, "A file that lists findings not to report. `--write-baseline` creates it."),
+    output_format: str = _option("full", v.choice(*FORMATS), "The output format.")
+    cache_dir: Path | None = _option(
+        None,
+        v.path,
+        "The folder for findings, verdicts, and evidence. By default, it is in your own cache folder.",
+        reserved=_always,
     )
-
-    output_format: str = field(default="full", metadata=_about(v.choice(*FORMATS), "The output format."))
-    cache_dir: Path | None = field(
-        default=None,
-        metadata=_about(
-            v.path,
-            "The folder for findings, verdicts, and evidence. By default, it is in your own cache folder.",
-            reserved=_always,
-        ),
-    )
-    cache: bool = field(default=True, metadata=_about(v.boolean, "Whether to cache results between runs."))
-    jobs: int = field(
-        default_factory=_available_processors,
-        metadata=_about(
-            v.positive,
-            "The maximum number of processes.",
-            reserved=lambda value: value > _available_processors(),
-        ),
+    cache: bool = _option(True, v.boolean, "Whether to cache results between runs.")
+    jobs: int = _option(
+        None,
+        v.positive,
+        "The maximum number of processes.",
+        factory=_available_processors,
+        reserved=lambda value: value > _available_processors(),
     )
 
     def value(self, key: str) -> Any:

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.elements import has_elements
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.reach import returned_value
+from dynalint.analysis.steps import walk
 
 _COUNTING = ("numel", "nelement")
 # The outcome of comparing a number of elements with zero, if there are some.
 _FOR_SOME: dict[type[ast.cmpop], bool] = {ast.Eq: False, ast.NotEq: True, ast.Gt: True}
+# The outcome of comparing a dimension with a constant, if the dimension is greater than one.
+_FOR_NONE: dict[tuple[type[ast.cmpop], int], bool] = {
+    (ast.Gt, 0): True,
+    (ast.GtE, 1): True,
+    (ast.NotEq, 0): True,
+    (ast.Eq, 0): False,
+    (ast.LtE, 0): False,
+    (ast.Lt, 1): False,
+}
+_FOR_ONE: dict[tuple[type[ast.cmpop], int], bool] = {
+    (ast.Gt, 1): True,
+    (ast.GtE, 2): True,
+    (ast.NotEq, 1): True,
+    (ast.Eq, 1): False,
+    (ast.LtE, 1): False,
+    (ast.Lt, 2): False,
+}
 
 
 def assumed(frame: Frame, node: ast.expr) -> bool | None:
@@ -47,6 +66,70 @@ def if_not_empty(frame: Frame, node: ast.expr) -> bool | None:
         asked = returned_value(callee.function) if isinstance(callee, k.Function) else None
         return None if asked is None else _if_counted(asked)
     return _if_counted(node)
+
+
+def if_large(frame: Frame, node: ast.expr) -> bool | None:
+    """Return the outcome of a test whether a dimension is 0 or 1 if it is greater, or None for any other test.
+
+    A parameter that holds a size may also be a difference of sizes, which is often 0 but seldom compared with 1.
+    """
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        answer = if_large(frame, node.operand)
+        return None if answer is None else not answer
+    if not isinstance(node, ast.Compare):
+        return True if _is_dimension(frame, node) else None
+    other = node.comparators[0]
+    if len(node.ops) > 1 or not isinstance(other, ast.Constant) or type(other.value) is not int:
+        return None
+    key = (type(node.ops[0]), other.value)
+    if key in _FOR_ONE:
+        return _FOR_ONE[key] if _is_dimension(frame, node.left) or _is_passed(frame, node.left) else None
+    return _FOR_NONE[key] if key in _FOR_NONE and _is_dimension(frame, node.left) else None
+
+
+def _is_dimension(frame: Frame, node: ast.expr) -> bool:
+    """Return whether an expression is a dimension of a tensor, or a variable that only ever holds one."""
+    if not isinstance(node, ast.Name):
+        return _measures(node) and evaluate(frame, node) == k.SIZE
+    if frame.function is None or frame.env.get(node.id) != k.SIZE:
+        return False
+    nodes = list(walk(frame.function.node))
+    values = [one.value for one in nodes if isinstance(one, ast.Assign) and _takes_size(one, node.id)]
+    return len(values) == 1 and sum(map(_binds(node.id), nodes)) == 1
+
+
+def _is_passed(frame: Frame, node: ast.expr) -> bool:
+    """Return whether an expression is a parameter that holds a size and is never assigned."""
+    if not isinstance(node, ast.Name) or frame.function is None or frame.context is None:
+        return False
+    given = frame.context.params.get(node.id) == k.SIZE
+    return given and not any(map(_binds(node.id), walk(frame.function.node)))
+
+
+def _binds(name: str) -> Callable[[ast.AST], bool]:
+    return lambda one: isinstance(one, ast.Name) and one.id == name and not isinstance(one.ctx, ast.Load)
+
+
+def _takes_size(statement: ast.Assign, name: str) -> bool:
+    """Return whether a variable takes a dimension by itself, or one of those that a shape is unpacked into."""
+    for target in statement.targets:
+        if isinstance(target, ast.Name) and target.id == name:
+            return _measures(statement.value)
+        if isinstance(target, ast.Tuple) and any(map(_binds(name), target.elts)):
+            shape = statement.value
+            if isinstance(shape, ast.Subscript) and isinstance(shape.slice, ast.Slice):
+                shape = shape.value
+            return _is_shape(shape)
+    return False
+
+
+def _measures(node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript):
+        return _is_shape(node.value)
+    if not isinstance(node, ast.Call) or len(node.args) != 1:
+        return False
+    called = node.func
+    return called.id == "len" if isinstance(called, ast.Name) else getattr(called, "attr", "") == "size"
 
 
 def _if_counted(node: ast.expr) -> bool | None:

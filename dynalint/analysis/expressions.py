@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis.assumptions import assumed
+from dynalint.analysis.assumptions import assumed, if_large
 from dynalint.analysis.compact import ByType
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.dunders import compared, note_comparison, operate, operate_unary, spread, truth_of
@@ -218,8 +218,10 @@ def _if_exp(frame: Frame, node: ast.IfExp) -> Kind:
     kind = test(frame, node.test, "ifexp")
     answer = truth(kind)
     outer, condition = frame.env, frame.condition
-    nearly_always = assumed(frame, node.test) if answer is None else None
     uncertain = answer is None and is_condition(frame, node.test, kind)
+    nearly_always = assumed(frame, node.test) if answer is None else None
+    if uncertain and nearly_always is None:
+        nearly_always = if_large(frame, node.test)
     found: list[Kind] = []
     for way, branch in ((True, node.body), (False, node.orelse)):
         if answer is None or answer is way:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
-from dynalint.analysis.assumptions import assumed
+from dynalint.analysis.assumptions import assumed, if_large
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
@@ -61,13 +61,14 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     A test of a tensor already breaks the graph. Some outcomes are assumed. An argument that is required, or for which a
     caller passes a tensor, is not None. A flag or a constructor setting has its default value, and so does an argument
     that is compared with its default. A module is both trained and evaluated. A loop counter exceeds a constant in some
-    iteration. Shapes that are compared agree. Tensors are not empty, and a cache that the code fills is not None later.
+    iteration. Shapes that are compared agree. Tensors are not empty, and their dimensions exceed one. A cache that the
+    code fills is not None later.
     """
     if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or by_default(frame, node) is way)):
         return False
     if way and _is_late_round(frame, node):
         return False
-    if way is not None and way in (_if_filled(frame, node), assumed(frame, node)):
+    if way is not None and way in (_if_filled(frame, node), assumed(frame, node), if_large(frame, node)):
         return False
     context = frame.context
     if context is None or not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):

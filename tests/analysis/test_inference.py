@@ -876,3 +876,43 @@ class Model(nn.Module):
 """
     (event,) = [event for event in analyzed(tmp_path, code).events if isinstance(event, Branch)]
     assert (event.condition is None) is is_certain
+
+
+@pytest.mark.parametrize(
+    ("test", "is_certain"),
+    [
+        ("x.shape[0] > 0 and x.max() < 0", True),
+        ("x.size(1) > 1 and x.max() < 0", True),
+        ("len(x) and x.max() < 0", True),
+        ("rows > 1 and x.max() < 0", True),
+        ("not rows or x.max() < 0", True),
+        ("columns == 1 or x.max() < 0", True),
+        ("columns == 1 and x.max() < 0", False),
+        ("x.shape[0] > 8 and x.max() < 0", False),
+        ("x.dim() > 1 and x.max() < 0", False),
+        ("x.stride(0) > 1 and x.max() < 0", False),
+        ("1 < rows < 9 and x.max() < 0", False),
+        ("rest > 0 and x.max() < 0", False),
+        ("changed > 0 and x.max() < 0", False),
+        ("last > 1 and x.max() < 0", False),
+        ("passed > 1 and x.max() < 0", True),
+        ("passed > 0 and x.max() < 0", False),
+    ],
+)
+def test_dimension_that_is_large(tmp_path: Path, test: str, is_certain: bool) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return self.part(x, x.shape[0])
+
+    def part(self, x, passed):
+        rows, columns = x.shape[:2]
+        rest = 8 - rows
+        changed = x.shape[0]
+        changed -= 1
+        for last in x.shape:
+            pass
+        return [x] if {test} else x
+"""
+    (event,) = [event for event in analyzed(tmp_path, code).events if isinstance(event, Branch)]
+    assert (event.condition is None) is is_certain

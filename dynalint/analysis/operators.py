@@ -189,20 +189,20 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
             return k.Value("bool", isinstance(op, ast.NotEq))
         return k.Value("bool", k.MISSING, source)
     if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
-        found = _still_unknown(left, right)
-        return replace(found, compared=found.parameter is not None)
+        return replace(_still_unknown(left, right), compared=True)
     return k.BOOL
 
 
 def _still_unknown(left: Kind, right: Kind, *, compared: bool = False) -> k.Unknown:
-    """Return the result of arithmetic on a parameter and a number. It is a tensor if and only if the parameter is one.
+    """Return the result of arithmetic on an unknown value. That on a parameter is a tensor only if the parameter is.
 
     `compared` is true for an operation that combines masks into a mask.
     """
     for one, other in ((left, right), (right, left)):
         if isinstance(one, k.Unknown) and one.parameter is not None and isinstance(other, (k.Value, k.Unknown)):
             return replace(one, compared=compared and one.compared)
-    return UNKNOWN
+    masks = compared and any(isinstance(one, k.Unknown) and one.compared for one in (left, right))
+    return replace(UNKNOWN, compared=True) if masks else UNKNOWN
 
 
 def _identical(left: Kind, right: Kind) -> bool | None:

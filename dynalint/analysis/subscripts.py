@@ -12,6 +12,7 @@ from dynalint.analysis.events import Subscript
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind, join, join_all
 from dynalint.analysis.ranks import indexed
+from dynalint.analysis.steps import walk
 
 _MODULE_LISTS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ParameterList")
 
@@ -37,7 +38,7 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     base, index = evaluate(frame, node.value), _index_of(frame, node.slice)
     of_tensors = _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
     base = _indexable(base, not_by_place=of_tensors or _is_text(index))
-    if isinstance(base, k.Unknown) and (of_tensors or _compares(node)):
+    if isinstance(base, k.Unknown) and (of_tensors or _compares(frame, node)):
         frame.note_tensor(node.value, base)
         base = k.TENSOR
     if isinstance(index, k.Unknown) and (
@@ -148,12 +149,23 @@ def _has_rows(index: Kind) -> bool:
     return len(several or ()) > 1 and any(k.only_tensor(one) is not None for one in several or ())
 
 
-def _compares(node: ast.Subscript) -> bool:
-    """Return whether a variable is indexed by a comparison of itself, as in `x[x > 0]`."""
-    index = node.slice
+def _compares(frame: Frame, node: ast.Subscript) -> bool:
+    """Return whether a variable is indexed by a comparison of itself, as in `x[x > 0]` or `seen = x > 0; x[seen]`."""
+    index: ast.expr | None = node.slice
+    if isinstance(index, ast.Name):
+        kind = frame.env.get(index.id)
+        index = _only_value(frame, index.id) if isinstance(kind, k.Unknown) and kind.compared else None
     if not isinstance(index, ast.Compare):
         return False
     return ast.dump(node.value) in [ast.dump(side) for side in (index.left, *index.comparators)]
+
+
+def _only_value(frame: Frame, name: str) -> ast.expr | None:
+    """Return what a function assigns to a variable that it binds only once, or None."""
+    nodes = list(walk(frame.function.node)) if frame.function is not None else []
+    bound = [one for one in nodes if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
+    values = (one.value for one in nodes if isinstance(one, ast.Assign) and one.targets == bound)
+    return next(values, None)
 
 
 def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:

@@ -20,7 +20,9 @@ from dynalint.analysis.steps import CHILD_FIELDS, remembered, step
 # Matches `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets (which look like
 # arguments), but not comparisons. There is no leading `\b` because a pattern that starts with plain text is six times
 # as fast.
-_STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
+_STORE = re.compile(
+    r"self\.(\w+)(?:\[[^\n\[\]]{1,60}\])?\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)"
+)
 _QUOTED = re.compile(r"""["'](\w+)["']""")
 
 NO_NAMES: Final = frozenset[str]()
@@ -148,8 +150,10 @@ class FunctionInfo:
         pending: list[tuple[ast.AST, ast.stmt | None]] = [(statement, statement) for statement in self.statements]
         while pending:
             node, statement = pending.pop()
-            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
-                found.append(statement)
+            if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+                stored = node.value if isinstance(node, ast.Subscript) else node
+                if isinstance(stored, ast.Attribute) and stored.attr == name:
+                    found.append(statement)
             inner = statement is None or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             for child in children(node):
                 if _is_on(child, lines):

@@ -88,9 +88,23 @@ def instantiate(
             field = callee.cls.annotated.get(name) if isinstance(kind, k.Unknown) else None
             held = kind if field is None else declared_kind(frame.interpreter, field, callee.cls.module)
             frame.interpreter.attributes.store(callee.cls, name, held, frame)
+    _finish(frame, instance, keywords, constructor)
     if any(base.startswith("pydantic") for base in bases):
         _validate(frame, instance, keywords)
     return instance
+
+
+def _finish(frame: Frame, instance: k.Instance, given: dict[str, Kind], constructor: FunctionInfo | None) -> None:
+    """Call the `__post_init__` that a constructor calls at the end, if a decorator of a dataclass generates it."""
+    project = frame.interpreter.project
+    method = project.find_method(instance.cls, "__post_init__")
+    if method is None or constructor is not None:
+        return
+    decorators = [ast.unparse(one) for cls in project.mro(instance.cls) for one in cls.node.decorator_list]
+    if any("dataclass" in one and "init=False" not in one for one in decorators):
+        names = [argument.arg for argument in method.node.args.args[1:]]
+        passed = {name: given[name] for name in names if name in given}
+        call_function(frame, k.Function(method, instance), [], passed, starred=True)
 
 
 def _validate(frame: Frame, instance: k.Instance, given: dict[str, Kind]) -> None:

@@ -176,7 +176,7 @@ class Interpreter:
         known = self._receivers.get(function)
         if known is None and not has_decorator(function, "staticmethod"):
             is_of_class = has_decorator(function, "classmethod")
-            made = function.name == "__init__"
+            made = function.name in ("__init__", "__post_init__")
             known = k.Class(function.owner) if is_of_class else k.Instance(function.owner, made)
             self._receivers[function] = known
         return known

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import analyze
-from dynalint.analysis.events import Branch, Call
+from dynalint.analysis.events import Branch, Call, Subscript
 from dynalint.analysis.kinds import Sequence, Tensor, only_tensor
+from dynalint.analysis.subscripts import is_mask
 
 TYPES = """\
 import typing
@@ -822,3 +823,134 @@ class Model(nn.Module):
 """
     found = branches(tmp_path, code)
     assert [getattr(one.node, "id", None) for one in found] == ["row"]
+
+
+CACHE = """
+from dataclasses import dataclass
+
+{decorator}
+class Cache{base}:
+    x: torch.Tensor
+    n: int = 0
+
+{method}
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return {call}
+"""
+CHECK = """\
+    def __post_init__(self):
+        if (self.x > 100).any():
+            raise ValueError
+"""
+OWN = """\
+    def __init__(self, x):
+        self.x = x
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "base", "method", "call", "runs"),
+    [
+        ("@dataclass", "", CHECK, "Cache(x).x", True),
+        ("@dataclass(frozen=True)", "", CHECK, "Cache(x=x).x", True),
+        ("@dataclass(init=False)", "", CHECK, "Cache().n", False),
+        ("@dataclass", "", OWN + CHECK, "Cache(x).x", False),
+        ("", "", OWN + CHECK, "Cache(x).x", False),
+        ("", "", CHECK, "Cache()", False),
+    ],
+)
+def test_post_init_runs_after_a_generated_constructor(
+    tmp_path: Path, decorator: str, base: str, method: str, call: str, runs: bool
+) -> None:
+    code = CACHE.format(decorator=decorator, base=base, method=method, call=call)
+    assert bool(branches(tmp_path, code)) is runs
+
+
+def test_post_init_of_a_subclass_and_fields_that_it_makes(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass, InitVar
+
+@dataclass
+class Base:
+    x: torch.Tensor
+    def __post_init__(self):
+        self.half = self.x / 2
+
+class Plain(Base):
+    def __post_init__(self):
+        if self.x.any(): raise ValueError
+
+@dataclass
+class Checked:
+    x: torch.Tensor
+    check: InitVar[torch.Tensor] = None
+    def __post_init__(self, check):
+        if check is not None and check.any(): raise ValueError
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        if Base(x).half.any(): return x
+        return Plain(x).x + Checked(x, check=x > 0).x
+"""
+    lines = (HEAD + code).splitlines()
+    tested = {lines[event.node.lineno - 1].strip() for event in branches(tmp_path, code)}
+    assert tested == {
+        "if self.x.any(): raise ValueError",
+        "if check is not None and check.any(): raise ValueError",
+        "if Base(x).half.any(): return x",
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "store"),
+    [
+        ("[None] * 10", "self.found[d] = torch.arange(d)"),
+        ("[None, None]", "self.found[0] = torch.arange(d)"),
+        ("{}", "self.found[d] = torch.arange(d)"),
+        ("[None] * 10", "self.found[d], self.n = torch.arange(d), 3"),
+    ],
+)
+def test_items_that_another_method_stores(tmp_path: Path, made: str, store: str) -> None:
+    code = f"""
+class Tree:
+    def __init__(self):
+        self.found = {made}
+
+    def fill(self, d):
+        {store}
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, tree: Tree):
+        if tree.found[0].sum() > 0:
+            return x
+"""
+    assert branches(tmp_path, code)
+
+
+@pytest.mark.parametrize(
+    ("use", "masks"),
+    [
+        ("x[seen]", 1),
+        ("x[~seen]", 1),
+        ("x[seen & (tree.n < 5)]", 1),
+        ("tree.n[seen]", 1),
+        ("tree.names[seen]", 0),
+        ("x[0 if seen else 1]", 0),
+        ("x[int(seen)]", 0),
+        ("[x, -x][seen]", 0),
+        ("x[tree.n + 1]", 0),
+    ],
+)
+def test_comparison_of_unknown_values_as_an_index(tmp_path: Path, use: str, masks: int) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, tree):
+        seen = tree.n >= 0
+        return {use}
+"""
+    (tmp_path / "code.py").write_text(HEAD + code)
+    events = analyze([tmp_path / "code.py"]).events
+    assert len([one for one in events if isinstance(one, Subscript) and is_mask(one.index)]) == masks

@@ -125,3 +125,48 @@ def test_flag_has_its_default_unless_code_sets_it(lines: str) -> None:
     assert category("True", "\nmodel = Model(cached=False)\n") == "advice"
     assert category("True", "\ndef other(cached):\n    return Model(cached=cached)\n") == "advice"
     assert category("True", "\nmodel = Other(cached=False)\n") == "recompile"
+
+
+_FLAGGED = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.empty(0, 0))
+
+    def part(self, x, causal: bool = {default}):
+        size = x.shape[0]
+        {before}
+        if {test}:
+            self.mask = torch.ones(size, size)
+        return x * 2
+
+    def forward(self, x: torch.Tensor):
+        return self.part(x{given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "before", "test", "given", "category"),
+    [
+        ("True", "pass", "causal and self.mask.shape != (size, size)", "", "recompile"),
+        ("True", "pass", "causal and (self.mask.shape[0] < size or self.mask.device != x.device)", "", "recompile"),
+        ("False", "pass", "not causal and self.mask.shape[0] < size", "", "recompile"),
+        ("True", "pass", "causal and self.mask.shape[0] < size", ", True", "recompile"),
+        ("True", "pass", "causal and self.mask.shape[0] < size", ", causal=True", "recompile"),
+        ("True", "pass", "causal and self.mask.shape[0] < size", ", self.training", "advice"),
+        ("True", "pass", "causal and self.mask.shape[0] < size", ", causal=self.training", "advice"),
+        ("True", "pass", "causal and self.mask.shape[0] < size", ", *[self.training]", "advice"),
+        ("True", "causal = causal and size > 9", "causal and self.mask.shape[0] < size", "", "advice"),
+        ("1", "pass", "causal and self.mask.shape[0] < size", "", "advice"),
+    ],
+)
+def test_flags_of_the_function_that_have_their_defaults(
+    default: str, before: str, test: str, given: str, category: str
+) -> None:
+    code = _FLAGGED.format(default=default, before=before, test=test, given=given)
+    (found,) = [one for one in dynalint.check_source("m.py", code) if one.code == "DYN508"]
+    assert found.category == category

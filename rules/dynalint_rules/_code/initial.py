@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint.rulekit import ClassInfo, FunctionInfo, Project, walk_function
+from dynalint.rulekit import ClassInfo, FunctionInfo, Project, k, walk_function
 
 _EMPTY = frozenset({"dict", "OrderedDict", "list", "set"})
 _FACTORIES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "tensor", "Tensor", "FloatTensor"})
@@ -46,6 +46,63 @@ def by_default(test: ast.expr, owner: ClassInfo, project: Project) -> bool | Non
     outcomes = {one.value if isinstance(one, ast.Constant) else None for one in [*values, *passed]}
     only = outcomes.pop() if len(outcomes) == 1 else None
     return only if isinstance(only, bool) else None
+
+
+def _argument_by_default(test: ast.expr, function: FunctionInfo, project: Project) -> bool | None:
+    """Return the default of a flag that a function takes, if nothing in the project passes or assigns anything else."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        outcome = _argument_by_default(test.operand, function, project)
+        return None if outcome is None else not outcome
+    default = function.defaults.get(test.id) if isinstance(test, ast.Name) else None
+    if not isinstance(test, ast.Name) or not isinstance(default, ast.Constant) or not isinstance(default.value, bool):
+        return None
+    own = function.node.args
+    names = [one.arg for one in (*own.posonlyargs, *own.args)][function.owner is not None :]
+    place = names.index(test.id) if test.id in names else len(names)
+    calls = (node for _, node in project.nodes_with(test.id) if isinstance(node, ast.Call))
+    passed = [value for call in calls for value in _passed(call, test.id)]
+    passed += [value for call in _calls_of(function, project) for value in _placed(call, place)]
+    settled = all(isinstance(one, ast.Constant) and one.value is default.value for one in passed)
+    stored = (node for node in walk_function(function.node) if isinstance(node, ast.Name) and node.id == test.id)
+    return default.value if settled and all(isinstance(node.ctx, ast.Load) for node in stored) else None
+
+
+def _calls_of(function: FunctionInfo, project: Project) -> Iterator[ast.Call]:
+    """Yield the calls of a function, or of modules whose `forward` it is, in compiled code."""
+    for caller in function.called_by:
+        kinds = project.kinds(caller)
+        for call in (one for one in walk_function(caller.node) if isinstance(one, ast.Call)):
+            for kind in kinds.get(call.func, k.UNKNOWN).members:
+                method = kind.function if isinstance(kind, k.Function) else None
+                if isinstance(kind, k.Instance):
+                    method = project.find_method(kind.cls, function.name)
+                if method is function:
+                    yield call
+
+
+def _placed(call: ast.Call, place: int) -> list[ast.expr]:
+    """Return what a call passes at a position, which is unknown after a starred argument."""
+    starred = [one for one in call.args[: place + 1] if isinstance(one, ast.Starred)]
+    return [*starred, *call.args[place : place + 1]]
+
+
+def without_flags(test: ast.expr, function: FunctionInfo, project: Project) -> ast.expr:
+    """Return a test without flags whose defaults leave the outcome open: `not self.cached or ...`, `causal and ...`."""
+    if not isinstance(test, ast.BoolOp):
+        return test
+    open_ = not isinstance(test.op, ast.Or)
+    kept = [one for one in test.values if not _is_taken_by_default(one, function, project, way=open_)]
+    return kept[0] if len(kept) == 1 else ast.BoolOp(test.op, kept) if kept else test
+
+
+def is_taken(node: ast.AST, arm: str, function: FunctionInfo, project: Project) -> bool:
+    """Return whether a branch is taken if flags of the object and of the function have their defaults."""
+    return isinstance(node, ast.If) and _is_taken_by_default(node.test, function, project, way=arm == "body")
+
+
+def _is_taken_by_default(test: ast.expr, function: FunctionInfo, project: Project, *, way: bool) -> bool:
+    own = by_default(test, function.owner, project) if function.owner is not None else None
+    return own is way or _argument_by_default(test, function, project) is way
 
 
 def _passed(call: ast.Call, name: str) -> Iterator[ast.expr]:

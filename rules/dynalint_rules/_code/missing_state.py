@@ -13,9 +13,17 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dynalint.rulekit import ClassInfo, ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
+from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
 from dynalint_rules._code.growth import other_changes, same, state_name
-from dynalint_rules._code.initial import by_default, initial, is_empty_tensor, is_filled, is_hasattr, truth_of
+from dynalint_rules._code.initial import (
+    initial,
+    is_empty_tensor,
+    is_filled,
+    is_hasattr,
+    is_taken,
+    truth_of,
+    without_flags,
+)
 from dynalint_rules._code.order import may_return_before
 from dynalint_rules._code.passed_values import is_looked_at
 
@@ -117,7 +125,7 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
         return False
     parents = project.parents(function)
     arms = way(event.statement, parents) | way(found.statement, parents)
-    values, test = initial(function.owner, state.name, project), _without_flags(found, function.owner, project)
+    values, test = initial(function.owner, state.name, project), without_flags(found.statement.test, function, project)
     if values:
         made = all(_outcome(test, state, value) is found.truth and _differs(event, value) for value in values)
     else:
@@ -129,24 +137,9 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
         made
         and (not isinstance(test, ast.BoolOp) or state.is_asked_for(test.values[0]))
         and not any(_sets_back(statement, found, state) for _, statement in others)
-        and all(node is found.statement or _is_taken(node, arm, function.owner, project) for node, arm in arms)
+        and all(node is found.statement or is_taken(node, arm, function, project) for node, arm in arms)
         and not may_return_before(event.function, event.statement, besides=found.statement)
     )
-
-
-def _without_flags(found: StateTest, owner: ClassInfo, project: Project) -> ast.expr:
-    """Return a test without flags of the object whose defaults leave the outcome open: `not self.cached or ...`."""
-    test = found.statement.test
-    if not isinstance(test, ast.BoolOp):
-        return test
-    settling = isinstance(test.op, ast.Or)
-    kept = [one for one in test.values if by_default(one, owner, project) is not (not settling)]
-    return kept[0] if len(kept) == 1 else ast.BoolOp(test.op, kept) if kept else test
-
-
-def _is_taken(node: ast.AST, arm: str, owner: ClassInfo, project: Project) -> bool:
-    """Return whether a branch is taken if the object's flags have their defaults."""
-    return isinstance(node, ast.If) and by_default(node.test, owner, project) is (arm == "body")
 
 
 def keys_added(event: Change, project: Project) -> list[str]:

@@ -285,6 +285,10 @@ def tests_around(
 
 def _asks(test: ast.expr, name: str) -> bool:
     """Return whether a test checks a container's size or contents: `len(xs) < n`, `key not in xs`, `not xs`."""
+    if isinstance(test, ast.BoolOp):
+        return any(_asks(one, name) for one in test.values)
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot) and names(test.left, name):
+        return False  # `xs is not None` says nothing about what is in it
     return any(
         isinstance(node, ast.Compare | ast.UnaryOp | ast.Call) and mentions(node, name) for node in walk(test)
     ) or names(test, name)

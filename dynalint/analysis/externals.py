@@ -32,6 +32,7 @@ _OF_TORCH = [name for name in _WHILE_COMPILING if name.startswith("torch.")]
 _CERTAIN = frozenset(name.rsplit(".", dots)[0] for name in _OF_TORCH for dots in range(name.count(".")))
 
 _NUMPY_ELEMENTWISE = frozenset("abs absolute ceil cos exp floor log log10 log2 power rint round sin sqrt tan".split())
+_NUMPY_QUESTIONS = frozenset({"isnan", "isinf", "isfinite"})
 _NUMPY_REDUCTIONS = frozenset("all any argmax argmin max mean median min prod std sum var".split())
 _NUMPY_MAKERS = frozenset(
     "append arange argsort array asarray atleast_1d atleast_2d atleast_3d column_stack concatenate cumprod cumsum diff "
@@ -307,6 +308,8 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
     foreseen = all(k.is_number(one) or (isinstance(one, k.Tensor) and one.foreseen) for one in args)
     if last in _NUMPY_ELEMENTWISE and args and foreseen:
         return k.Tensor("float", 0, array=True, foreseen=True)
+    if last in _NUMPY_QUESTIONS and args and foreseen:
+        return k.Tensor("bool", 0, array=True, foreseen=True)
     if tensors_in(args):
         return _numpy_of_arrays(name, args)
     if last in _NUMPY_REDUCTIONS and len(args) == 1 and "axis" not in keywords:

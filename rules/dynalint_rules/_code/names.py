@@ -298,8 +298,9 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
 def own_reads(scope: Scope, statement: ast.stmt, target: ast.Name) -> list[ast.Name] | None:
     """Return the reads of a local name that see the value from `statement` and no other, or None if they are mixed.
 
-    They are all reads if this is the name's only value, the reads after the statement if no other value comes later and
-    no loop carries the value around, or the reads up to the next statement of the same block that assigns the name.
+    They are all reads if this is the name's only value, the reads after the statement if other values come before it or
+    are assigned anew where they are read, or the reads up to the next statement of the same block that assigns the
+    name.
     """
     name, reads = target.id, list(loads(scope, target.id))
     bound = (one for one in named(scope, name) if not (isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)))
@@ -308,12 +309,10 @@ def own_reads(scope: Scope, statement: ast.stmt, target: ast.Name) -> list[ast.N
         return reads
     if not isinstance(statement, ast.Assign | ast.AnnAssign):
         return None
-    start = end_of(statement)
-    later = [one for one in reads if _place(one) >= start]
     replaced = _replaced(scope, statement, name)
     if replaced is not None:
-        return [one for one in later if _place(one) < end_of(replaced)]
-    return later if _is_last(scope, statement, target, later) else None
+        return [one for one in reads if end_of(statement) <= _place(one) < end_of(replaced)]
+    return _last_reads(scope, statement, reads)
 
 
 def _replaced(scope: Scope, statement: ast.stmt, name: str) -> ast.stmt | None:
@@ -328,21 +327,37 @@ def _replaced(scope: Scope, statement: ast.stmt, name: str) -> ast.stmt | None:
     return None
 
 
-def _is_last(scope: Scope, statement: ast.stmt, target: ast.Name, later: list[ast.Name]) -> bool:
-    """Return whether a value is the only one in the rest of its block, and is not read anywhere else."""
+def _last_reads(scope: Scope, statement: ast.Assign | ast.AnnAssign, reads: list[ast.Name]) -> list[ast.Name] | None:
+    """Return the reads in the rest of a statement's block.
+
+    The result is None if they may see other values, or if other reads may see the statement's value.
+    """
     before, after = around(scope.parents, statement)
     rest = frozenset[ast.AST]().union(*map(nodes_in, after))
-    if any(sets(one, target.id) for one in after) or not rest.issuperset(later):
-        return False
+    own = [one for one in reads if one in rest]
+    others = [one for one in reads if one not in rest and not _sees_another(scope, statement, one)]
+    name = reads[0].id if reads else ""
+    if any(sets(one, name) for one in after) or any(_place(one) >= end_of(statement) for one in others):
+        return None
     loop = next((one for one in reversed(list(lineage(scope, statement))) if isinstance(one, _LOOPS)), None)
     if loop is None:
-        return True
-    first = next(one for one in [*before, statement] if one is statement or _always_binds(one, target.id))
-    carried = (one for one in loads(scope, target.id) if _place(one) < end_of(first))
-    return not any(within(one, loop, scope) for one in carried)
+        return own
+    first = next(one for one in [*before, statement] if one is statement or _always_binds(one, name))
+    carried = (one for one in others if _place(one) < end_of(first))
+    return None if any(within(one, loop, scope) for one in carried) else own
 
 
-def _place(node: ast.expr) -> tuple[int, int]:
+def _sees_another(scope: Scope, statement: ast.stmt, read: ast.Name) -> bool:
+    """Return whether the last assignment before a read, without leaving a loop, comes after or before a statement.
+
+    If it comes before, the statement does not stand in between.
+    """
+    made, _ = last_value(scope, read.id, read) or (statement, None)
+    between = _place(made) < _place(statement) < _place(read)
+    return made is not statement and not between
+
+
+def _place(node: ast.expr | ast.stmt) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.number.arguments import IN_TORCH, WHOLE
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
+from dynalint_rules._shared.number.takers import IN_TORCH, WHOLE
 
 _FLAT = ".reshape(())"
 _QUESTIONS = ("isnan", "isinf", "isfinite")

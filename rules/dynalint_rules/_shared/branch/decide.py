@@ -33,6 +33,7 @@ from dynalint_rules._shared.guard.shown_apart import shown_apart
 from dynalint_rules._shared.guard.statements import asked_in_eager
 from dynalint_rules._shared.mask.masked import rewrite_masked
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
+from dynalint_rules._shared.number.python_numbers import asked_in_python
 from dynalint_rules._shared.number.range_loops import over_range
 
 _FILTER = (
@@ -82,7 +83,7 @@ def _with_longer(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite
 def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
     """Return the rewrite of a decision, or None if no rewrite applies."""
     node = decision.node
-    if (found := over_range(scope, operand)) is not None:
+    if (found := over_range(scope, operand) or asked_in_python(scope, operand)) is not None:
         return found
     if isinstance(node, ast.While):
         raise Refusal(ROUNDS)

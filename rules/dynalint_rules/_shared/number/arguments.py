@@ -13,47 +13,12 @@ from dynalint_rules._code.eager import is_in_eager_code, is_in_eager_test
 from dynalint_rules._code.names import loads, parameters, statement_of, stores, value_for
 from dynalint_rules._code.passed_values import is_passed_up, parameter_of, results_on_self
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.flow import Follower, NumberFlow
 from dynalint_rules._shared.number.single_index import rolled
+from dynalint_rules._shared.number.takers import COMPARING, IN_TORCH, TAKES_EITHER, WHOLE
 
-_COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal", "not_equal")
-_ARITHMETIC = ("add", "sub", "mul", "div", "remainder", "fmod")
-
-COMPARING = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in _COMPARISONS)
-"""Functions whose result is a bool tensor, whatever dtype the number has."""
-
-TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
-    "torch.full": ((1,), ("fill_value",)),
-    "torch.where": ((1, 2), ("input", "other")),
-    "torch.masked_fill": ((2,), ("value",)),
-    "Tensor.masked_fill": ((1,), ("value",)),
-    "Tensor.masked_fill_": ((1,), ("value",)),
-    "Tensor.fill_": ((0,), ("value",)),
-    "Tensor.where": ((1,), ("other",)),
-    "torch.nn.functional.gumbel_softmax": ((1,), ("tau",)),
-    "torch.pow": ((1,), ("exponent",)),
-    "Tensor.pow": ((0,), ("exponent",)),
-    "torch.lerp": ((2,), ("weight",)),
-    "Tensor.lerp": ((1,), ("weight",)),
-    "Tensor.lerp_": ((1,), ("weight",)),
-    **{f"torch.{name}": ((1,), ("other",)) for name in (*_ARITHMETIC, *_COMPARISONS)},
-    **{f"Tensor.{name}": ((0,), ("other",)) for name in (*_ARITHMETIC, *_COMPARISONS)},
-    **{f"Tensor.{name}_": ((0,), ("other",)) for name in _ARITHMETIC},
-}
-"""The positional arguments (without a receiver) and keywords that accept a tensor."""
-
-IN_TORCH = {
-    **{name: name for name in "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil".split()},
-    **{name: name for name in "asin acos atan asinh acosh atanh erf erfc lgamma".split()},
-    "fabs": "abs",
-    "degrees": "rad2deg",
-}
-"""The torch functions that replace `math` functions with a single argument."""
-
-WHOLE = ("floor", "ceil")
-"""Functions that return integers in Python but not in torch."""
-
-
+_CLAMPING = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in ("clamp", "clip"))
 _FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
 
 
@@ -79,6 +44,8 @@ class CallFollower(Follower):
             self._computed(call, name)
         elif name in ("torch.roll", "Tensor.roll"):
             self._rolled(call, node, dtype)
+        elif name in _CLAMPING:
+            self._bounded(call, node, name, dtype)
         elif name in TAKES_EITHER:
             positions, keywords = TAKES_EITHER[name]
             if position not in positions and keyword not in keywords:
@@ -115,6 +82,28 @@ class CallFollower(Follower):
         self.flow.edits.append((call.func, rw.name(there)))
         self.flow.imports = self.scope.imports
         self.climb(call, None if function.startswith("math.") and name in WHOLE else "float")
+
+    def _bounded(self, call: ast.Call, node: ast.expr, name: str, dtype: k.DType | None) -> None:
+        """Check a bound of `clamp`. The other bound becomes a tensor as well, or gets a `clamp` of its own."""
+        file, given = self.scope.file, [*call.args]
+        subject = given.pop(0) if name.startswith("torch.") and given else None
+        bounds = dict(zip(("min", "max"), given, strict=False)) | {one.arg: one.value for one in call.keywords}
+        other = next((one for one in bounds.values() if one is not node and not _is_none(one)), None)
+        if not bounds.keys() <= {"min", "max"} or node is subject:
+            self.refuse(call, node)
+        read = other.func.value if isinstance(other, ast.Call) and isinstance(other.func, ast.Attribute) else None
+        if read is not None and isinstance(other, ast.Call) and callee(self.scope, other) == "Tensor.item":
+            found = detached(self.scope, read, read=other)
+            self.flow.edits.append((other, found.text))
+            self.flow.conditions |= dict.fromkeys(found.conditions)
+        elif other is not None and k.is_number(self.scope.kind(other)):
+            least, most = (rw.kept(file, bounds[one]) for one in ("min", "max"))
+            function = rw.kept(file, call.func)
+            own = rw.call(function, *([] if subject is None else [rw.kept(file, subject)]), min=least)
+            self.flow.edits.append((call, rw.method(own, name.rpartition(".")[2], max=most)))
+        elif other is not None and as_tensor(self.scope.kind(other)) is None:
+            self.refuse(call, node)
+        self._meet_argument(call, name, dtype)
 
     def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
         subject = call.args[0] if name.startswith("torch.") and call.args else None
@@ -241,6 +230,10 @@ class CallFollower(Follower):
         there = replace(self.scope, function=function, line=0, renamed={}, composed=set(), made={})
         followed = self.functions | {self.scope.function.qualname}
         return replace(self, scope=there, flow=NumberFlow(), functions=followed, targets=set(), buffer="")
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_never_read(scope: Scope, call: ast.Call) -> bool:

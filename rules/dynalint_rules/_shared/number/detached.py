@@ -9,7 +9,7 @@ from dynalint.rulekit import Refusal, k, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.number.arguments import COMPARING
+from dynalint_rules._shared.number.takers import COMPARING
 from dynalint_rules._shared.text import atom
 
 # Methods whose results do not share memory with the receiver.

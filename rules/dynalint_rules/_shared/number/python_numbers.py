@@ -14,6 +14,9 @@ from dynalint_rules._code.scope import Scope
 _FUNCTIONS = frozenset("sqrt exp log log2 log10 log1p sin cos tan tanh".split())
 # These return floats in NumPy but ints in Python.
 _WHOLE = frozenset({"ceil", "floor"})
+_QUESTIONS = frozenset({"isnan", "isinf", "isfinite"})
+_MODULE = Import("math", None)
+_TITLE = "Use `math` instead of NumPy, because Dynamo evaluates it during tracing"
 _INTEGERS = frozenset({"int", "np.int32", "np.int64", "numpy.int32", "numpy.int64", "'int'", "'int32'", "'int64'"})
 
 
@@ -26,15 +29,32 @@ def rewrite_in_python(scope: Scope, node: ast.Call) -> Rewrite | None:
     text = _text(scope, node)
     if text is None or "math." not in text:
         return None
-    if "math" in scope.function.locals or scope.function.module.bindings.get("math", _MODULE) != _MODULE:
-        raise Refusal("the name `math` has a different meaning here; import the module under another name")
+    _require_math(scope)
     conditions = (f"{scope.quote(node)} has the same value up to rounding, and its arguments are in the domain",)
     edits = rw.written(scope.file, (node, text))
-    title = "Use `math` instead of NumPy, because Dynamo evaluates it during tracing"
-    return Rewrite(title, "conditional", edits, conditions, imports=("import math",))
+    return Rewrite(_TITLE, "conditional", edits, conditions, imports=("import math",))
 
 
-_MODULE = Import("math", None)
+def asked_in_python(scope: Scope, node: ast.expr) -> Rewrite | None:
+    """Return the rewrite of `np.isnan(number)`, or None for any other test.
+
+    Raises:
+        Refusal: If the name `math` has another meaning.
+    """
+    module, _, name = callee(scope, node).rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
+    if not isinstance(node, ast.Call) or module != "numpy" or name not in _QUESTIONS:
+        return None
+    argument = _text(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
+    if argument is None:
+        return None
+    _require_math(scope)
+    edits = rw.written(scope.file, (node, f"math.{name}({argument})"))
+    return Rewrite(_TITLE, "safe", edits, imports=("import math",))
+
+
+def _require_math(scope: Scope) -> None:
+    if "math" in scope.function.locals or scope.function.module.bindings.get("math", _MODULE) != _MODULE:
+        raise Refusal("the name `math` has a different meaning here; import the module under another name")
 
 
 def _text(scope: Scope, node: ast.expr) -> str | None:

@@ -1753,3 +1753,66 @@ def test_an_old_value_that_is_only_computed_with_may_change_later() -> None:
     assert "scale = torch.where(" in fixed(body.format(use=""))
     assert "would use a copy" in reason(body.format(use=" + scale"))
     assert "would use a copy" in reason("z = y\nif x.sum() > 0:\n    z = y * 2\nw = 1 - z\nz += w\nreturn w")
+
+
+SKIPPED = """
+z = x * 2
+for i in range(3):
+    m = x > i
+    if not m.any():
+        continue
+    w = x.mean() * i
+    z[m] += w * z[m]
+return z
+"""
+
+
+def test_an_iteration_that_writes_where_a_mask_selects_need_not_be_skipped() -> None:
+    assert fixed(SKIPPED) == lines(SKIPPED.replace("    if not m.any():\n        continue\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("z[m] +=", "z[~m] +="),
+        ("z[m] +=", "z = z + w\n    z[m] +="),
+        ("w = x.mean() * i", "print(i)"),
+        ("return z", "return z * w"),
+        ("    m = x > i", "    m = x > i\n    if i:\n        z = z + w"),
+        ("z[m] += w * z[m]", "break"),
+        ("        continue", "        z = z + 1\n        continue"),
+        ("        continue", "        continue\n    else:\n        z = z + 1"),
+        ("if not m.any()", "if m.any()"),
+        ("if not m.any()", "if not m.all()"),
+        ("z = x * 2", "z = x"),
+        ("z[m] += w * z[m]", "w += 1\n    z[m] += w"),
+        ("z[m] += w * z[m]", "z[m] += w\n    kept.append(w)"),
+    ],
+)
+def test_an_iteration_that_does_more(old: str, new: str) -> None:
+    assert old in SKIPPED
+    answers = [one.answer for one in study(SKIPPED.replace(old, new)).own]
+    titles = [one.title for one in answers if isinstance(one, Rewrite)]
+    assert "Remove the test, because it does not change the result" not in titles
+
+
+@pytest.mark.parametrize(
+    ("test", "kept"),
+    [
+        ("np.isnan(1.5)", "math.isnan(1.5)"),
+        ("not np.isfinite(flag * 1.0)", "not math.isfinite(flag * 1.0)"),
+        ("np.isnan(x.shape[0] / 2)", "math.isnan(x.shape[0] / 2)"),
+    ],
+)
+def test_numpy_asks_a_number(test: str, kept: str) -> None:
+    head = HEAD.replace("import torch\n", "import torch\nimport numpy as np\n", 1)
+    answer = study(f"if {test}:\n    x = x + 1\nreturn x", head=head).own[0].answer
+    assert isinstance(answer, Rewrite)
+    assert answer.imports == ("import math",)
+    assert kept in study(f"if {test}:\n    x = x + 1\nreturn x", head=head).fixed
+
+
+@pytest.mark.parametrize("test", ["np.isnan(x.numpy()).any()", "np.isnan(x.sum())", "np.isnan(1.5, where=True)"])
+def test_numpy_asks_something_else(test: str) -> None:
+    head = HEAD.replace("import torch\n", "import torch\nimport numpy as np\n", 1)
+    assert "math.isnan" not in study(f"if {test}:\n    x = x + 1\nreturn x", head=head).fixed

@@ -166,7 +166,6 @@ def test_arithmetic_of_numbers_is_done_in_the_precision_of_the_tensor(use: str, 
         ("return x + s ** 'a'", "may not be a number"),
         ("d = {'s': s}\nd.clear()\nreturn x, d", "as a number"),
         ("return x * sum(range(s))", "as a number"),
-        ("return x.clamp(0, s)", "as a number"),
         ("return [x * s for s in (s,)]", "more than once"),
         ("assert s in (1, 2)\nreturn x", "decides a branch in Python"),
         ("f.last = s\nreturn x", "keeps the number"),
@@ -718,3 +717,66 @@ def test_nothing_reads_the_list_that_gets_a_number(use: str) -> None:
 )
 def test_a_list_that_something_may_read(use: str) -> None:
     assert isinstance(answer(f"s = x.sum().item()\n{use}"), Declined)
+
+
+TWO_LOOPS = """
+first, second = [], []
+for row in range(2):
+    best = x[row].argmax().item()
+    first.append(x[row, best])
+for row in range(2):
+    best = 3
+    second.append(x[row, best])
+return first, second
+"""
+
+
+def test_a_name_that_each_loop_assigns_anew() -> None:
+    text = new_code(rewrite(TWO_LOOPS))
+    assert "best = x[row].argmax()\n" in text
+    assert "first.append(x[row, best.reshape(1)].squeeze(0))" in text
+    assert "second.append(x[row, best])" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    best = 3\n", "    if flag:\n        best = 3\n"),
+        ("    best = 3\n", "    second.append(x[row, best])\n    best = 3\n"),
+        ("    best = x", "    first.append(x[row, best] if row else x[0, 0])\n    best = x"),
+        ("return first", "return best, first"),
+        ("    best = 3\n", "    for best in range(3):\n        pass\n"),
+        ("    best = 3\n", "    best += 1\n"),
+        ("    second.append(x[row, best])\n", "    second.append(lambda: x[row, best])\n"),
+    ],
+)
+def test_a_value_that_may_get_into_the_other_loop(old: str, new: str) -> None:
+    assert old in TWO_LOOPS
+    assert isinstance(answer(TWO_LOOPS.replace(old, new)), Declined)
+
+
+@pytest.mark.parametrize(
+    ("call", "kept"),
+    [
+        ("x.clamp(a.min().item(), a.max().item())", "x.clamp(a.min().detach(), a.max().detach())"),
+        ("x.clamp(0, s)", "x.clamp(min=0).clamp(max=s)"),
+        ("torch.clamp(x, s, 5.0)", "torch.clamp(x, min=s).clamp(max=5.0)"),
+        ("torch.clip(x, max=s, min=-1)", "torch.clip(x, min=-1).clip(max=s)"),
+        ("x.clamp(max=s)", "x.clamp(max=s)"),
+        ("x.clamp(None, s)", "x.clamp(None, s)"),
+        ("x.clamp(s, t)", "x.clamp(s, t)"),
+        ("x.clamp_min(s)", "x.clamp_min(s)"),
+    ],
+)
+def test_bounds_of_a_clamp(call: str, kept: str) -> None:
+    body = f"a = x * 2\ns = x.sum().item()\nreturn {call}"
+    code = HEAD + textwrap.indent(body, "    ") + "\n"
+    rule = ItemOfTensor()
+    assert f"return {kept}\n" in StaticView(Case(rule, Example("x", code)), [rule]).fixed
+
+
+@pytest.mark.parametrize(
+    "call", ["flag.clamp(0, s)", "x.clamp(*[0, s])", "x.clamp(0, s, out=x)", "x.clamp(flag.low, s)"]
+)
+def test_other_calls_of_clamp(call: str) -> None:
+    assert isinstance(answer(f"s = x.sum().item()\nreturn {call}"), Declined)

@@ -6,13 +6,24 @@ If no element is selected, the body does nothing.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.autograd import keeps_graph
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import has_one_value, is_named, only_value, parameters, statement_of, stores
+from dynalint_rules._code.names import (
+    has_one_value,
+    is_named,
+    is_shared,
+    names,
+    nodes_in,
+    only_value,
+    parameters,
+    statement_of,
+    stores,
+)
 from dynalint_rules._code.passed_values import is_given_results
 from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.saved_tensors import (
@@ -24,7 +35,7 @@ from dynalint_rules._code.saved_tensors import (
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place, sharing
 from dynalint_rules._code.temporaries import computed_inside
-from dynalint_rules._shared.branch.blocks import is_elif, split_test
+from dynalint_rules._shared.branch.blocks import is_elif, split_test, statements_after
 from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.truth import is_tensor_test
@@ -63,6 +74,37 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     asked = f"{python} and {name.id}.numel() > 0" if python is not None else f"{name.id}.numel() > 0"
     longer = finished(scope, _EMPTY, rw.written(scope.file, (statement.test, asked)), body.conditions)
     return replace(removed, otherwise=longer)
+
+
+def rewrite_skipped(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite that removes `if not mask.any(): continue`, or None for any other statement.
+
+    The rest of the iteration has to do nothing if no element is selected.
+
+    Raises:
+        Refusal: If a value must not be computed in every iteration.
+    """
+    alone = len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue) and not statement.orelse
+    mask = mask_of_nothing(scope, statement.test) if alone and not is_elif(scope, statement) else None
+    if mask is None or not isinstance(scope.parents[statement], ast.For):
+        return None
+    body, rest = _Body(scope, mask), statements_after(scope, statement)
+    inside = [one for one in rest if isinstance(one, ast.Assign) and _is_temporary(scope, one, rest)]
+    others = [one for one in rest if one not in inside]
+    if not others or not all(body.does_nothing_unselected(one, is_last=False) for one in others):
+        return None
+    effects_of_always(scope, [*body.values, *(one.value for one in inside)], statement)
+    refuse_changed_later(scope, [mask], statement, handed=True)
+    return finished(scope, _TITLE, rw.written(scope.file, (statement, [])), [*body.conditions, NO_RAISE])
+
+
+def _is_temporary(scope: Scope, statement: ast.Assign, rest: Sequence[ast.stmt]) -> bool:
+    """Return whether the name that a statement assigns is only used later in the same iteration."""
+    (target, *more) = statement.targets
+    if more or not isinstance(target, ast.Name) or target.id in parameters(scope) or is_shared(scope, target.id):
+        return False
+    later = frozenset[ast.AST]().union(*map(nodes_in, rest[rest.index(statement) + 1 :]))
+    return all(one is target or one in later for one in names(scope, target.id))
 
 
 def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
@@ -147,15 +189,20 @@ class _Body:
             )
         if isinstance(statement, ast.Expr):
             return self._fills_in_place(statement.value)
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Subscript):
+            return self._is_stored_at(statement.target, statement.value, None)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
             return False
         target, value = statement.targets[0], statement.value
         if isinstance(target, ast.Subscript):
-            known = _is_bool(self.scope, self.mask) and self._selects_at(target.slice)
-            return known and self._may_be_written(target.value, statement) and self._is_stored(value)
+            return self._is_stored_at(target, value, statement)
         if not isinstance(target, ast.Name) or is_named(_upright(self.mask)[0], target.id):
             return False
         return (is_last or not self._reads_mask(target.id)) and self._keeps(target.id, value)
+
+    def _is_stored_at(self, target: ast.Subscript, value: ast.expr, store: ast.Assign | None) -> bool:
+        known = _is_bool(self.scope, self.mask) and self._selects_at(target.slice)
+        return known and self._may_be_written(target.value, store) and self._is_stored(value)
 
     def _fills_in_place(self, value: ast.expr) -> bool:
         """Return whether this is `x.masked_fill_(mask, 0)`."""

@@ -379,7 +379,12 @@ class _Follower(CallFollower):
             kind = self.scope.kind(statement.value)
             if isinstance(kind, k.Unknown) and isinstance(statement.value, ast.Attribute | ast.Name):
                 self.flow.conditions[f"{self.scope.quote(statement.value)} is a number"] = None
-            elif not all(isinstance(one, k.Value) and one.type in ("int", "float") for one in kind.members):
+            elif not all(
+                isinstance(one, k.Value)
+                and one.type in ("int", "float")
+                and (one.source != "data" or isinstance(statement.value, ast.Call))
+                for one in kind.members
+            ):
                 return False
         return target.id not in parameters(self.scope)
 

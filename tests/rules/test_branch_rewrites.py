@@ -1816,3 +1816,32 @@ def test_numpy_asks_a_number(test: str, kept: str) -> None:
 def test_numpy_asks_something_else(test: str) -> None:
     head = HEAD.replace("import torch\n", "import torch\nimport numpy as np\n", 1)
     assert "math.isnan" not in study(f"if {test}:\n    x = x + 1\nreturn x", head=head).fixed
+
+
+CLONED = """
+m = torch.isnan(x)
+if m.any():
+    x = x.clone()
+    x[m] = 0.0
+return x * 2
+"""
+
+
+def test_a_copy_that_only_a_mask_asks_for_is_always_made() -> None:
+    assert fixed(CLONED) == lines("m = torch.isnan(x)\nx = x.clone()\nx[m] = 0.0\nreturn x * 2")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x = x.clone()", "x = y.clone()"),
+        ("x = x.clone()", "x = x.clone(memory_format=torch.preserve_format)"),
+        ("return x * 2", "x.add_(1)\nreturn x * 2"),
+        ("return x * 2", "x += 1\nreturn x * 2"),
+        ("m = torch", "z = x.view(-1)\nm = torch"),
+    ],
+)
+def test_a_copy_that_something_may_tell_apart(old: str, new: str) -> None:
+    body = CLONED.replace(old, new)
+    body = body.replace("return x * 2", "z += 1\nreturn x * z.sum()") if "z =" in new else body
+    assert "m.any()" in fixed(body)

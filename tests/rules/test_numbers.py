@@ -780,3 +780,23 @@ def test_bounds_of_a_clamp(call: str, kept: str) -> None:
 )
 def test_other_calls_of_clamp(call: str) -> None:
     assert isinstance(answer(f"s = x.sum().item()\nreturn {call}"), Declined)
+
+
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_all_reads_in_a_test_become_tensors_together(word: str) -> None:
+    text = new_code(rewrite_of_first(f"if x.min().item() < 0 {word} not t.max().item() >= 3:\n    x = x * 2\nreturn x"))
+    assert f"if x.min() < 0 {word} not t.max() >= 3:" in text
+
+
+def test_reads_outside_a_test_are_left_alone() -> None:
+    body = "y = x.min().item() * t\nif x.max().item() > 3:\n    y = y * t.sum().item()\nreturn y"
+    text = new_code(rewrite_of_first(body))
+    assert text.count(".item()") == 2
+
+
+def rewrite_of_first(body: str) -> Rewrite:
+    rule = ItemOfTensor()
+    code = HEAD + textwrap.indent(body, "    ") + "\n"
+    found = StaticView(Case(rule, Example("x", code)), [rule]).own[0].answer
+    assert isinstance(found, Rewrite), found
+    return found

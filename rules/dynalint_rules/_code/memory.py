@@ -40,6 +40,8 @@ _MAY_PASS_ON = frozenset(
     "Hardsigmoid Hardswish Hardtanh Identity LeakyReLU Mish PixelShuffle PixelUnshuffle RReLU ReLU ReLU6 SELU "
     "Sequential SiLU Threshold Unflatten".split()
 )
+# Methods that only ask their argument for its shape, dtype or device.
+_LIKE = frozenset("expand_as reshape_as resize_as type_as view_as".split())
 # Endings of the names of classes that keep the memory of a tensor that they are given.
 _WRAPPING = ("Tensor", "Parameter", "Buffer")
 
@@ -323,7 +325,9 @@ def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
         stored = isinstance(parent.ctx, ast.Store)
         return parent.slice is node or stored or _copies(scope, parent) or _is_used_up(scope, parent)
     if isinstance(parent, ast.Call) and node in parent.args:
-        return makes_tensor(scope, parent) or _gives_number(scope, parent)
+        callee = scope.kind(parent.func)
+        like = isinstance(callee, k.Method) and callee.name in _LIKE and scope.tensor(parent) is not None
+        return like or makes_tensor(scope, parent) or _gives_number(scope, parent)
     return False
 
 

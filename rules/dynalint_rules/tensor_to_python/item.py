@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.known_numbers import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_number
 from dynalint_rules._shared.branch.checks import rewrite_checking_call
 from dynalint_rules._shared.guard.statements import shown_in_eager
 from dynalint_rules._shared.number.detached import detached
+from dynalint_rules._shared.number.flow import NumberFlow
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 from dynalint_rules._shared.number.python_numbers import rewrite_in_python
 from dynalint_rules._shared.number.range_loops import over_range
@@ -46,22 +48,55 @@ class ItemOfTensor(Rule):
 
 
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
-    """Replace `.item()` with `.detach()` if every use of the number accepts a 0-dim tensor."""
+    """Replace `.item()` with `.detach()` if every use of the number accepts a 0-dim tensor.
+
+    Other reads in the same test are replaced, too, because the test can only be rewritten without any.
+    """
     tensor = k.only_tensor(scope.kind(source))
     is_array = tensor is not None and tensor.array
+    text, flow = _tensor_of(scope, node, source)
+    changes: list[rw.Change] = [(node, text)]
+    for other, its_source in _others_in_test(scope, node):
+        try:
+            its_text, its_flow = _tensor_of(scope, other, its_source)
+        except Refusal:
+            continue
+        changes.append((other, its_text))
+        flow.add(its_flow)
+    kept = "Use `torch.as_tensor(...)`" if is_array else "Use `.detach()`" if ".detach()" in text else "Use the tensor"
+    return Rewrite(
+        f"{kept} instead of `.item()` to keep the 0-dim tensor",
+        flow.safety,
+        rw.written(scope.file, *changes, *flow.edits),
+        flow.clauses,
+        imports=scope.imports if is_array else flow.imports,
+        # A buffer that is changed in place may now be a factor in a product.
+        leaves=(*flow.leaves, *(("DYN505",) if tensor is not None and tensor.origin == "buffer" else ())),
+    )
+
+
+def _tensor_of(scope: Scope, node: ast.Call, source: ast.expr) -> tuple[str, NumberFlow]:
+    """Return the text of the tensor that a read is replaced with, and what follows for the uses of the number."""
+    tensor = k.only_tensor(scope.kind(source))
     found = detached(scope, source, read=node)
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
     text = found.text
     if flow.leaves and isinstance(scope.parents[node], ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
         # The test reads the value immediately and passes no gradient, so it does not need these calls.
         text = text.replace(".detach()", "").replace(".clone()", "")
-    kept = "Use `torch.as_tensor(...)`" if is_array else "Use `.detach()`" if ".detach()" in text else "Use the tensor"
-    return Rewrite(
-        f"{kept} instead of `.item()` to keep the 0-dim tensor",
-        flow.safety,
-        rw.written(scope.file, (node, text), *flow.edits),
-        flow.clauses,
-        imports=scope.imports if is_array else flow.imports,
-        # A buffer that is changed in place may now be a factor in a product.
-        leaves=(*flow.leaves, *(("DYN505",) if tensor is not None and tensor.origin == "buffer" else ())),
-    )
+    return text, flow
+
+
+def _others_in_test(scope: Scope, node: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
+    """Return the other calls of `.item()` in the test of an `if`, each with its tensor."""
+    top: ast.expr = node
+    while isinstance(parent := scope.parents[top], ast.BoolOp | ast.UnaryOp | ast.Compare):
+        top = parent
+    if not isinstance(parent, ast.If) or parent.test is not top:
+        return []
+    reads = [one for one in walk(top) if isinstance(one, ast.Call) and one is not node]
+    return [
+        (one, one.func.value)
+        for one in reads
+        if isinstance(one.func, ast.Attribute) and callee(scope, one) == "Tensor.item"
+    ]

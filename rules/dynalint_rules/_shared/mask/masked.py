@@ -41,6 +41,7 @@ from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.truth import is_tensor_test
 
 _TITLE = "Remove the test, because it does not change the result"
+_COPY = "no code relies on receiving the tensor `{}` itself instead of an equal copy"
 _EMPTY = "Only test whether the mask is empty"
 # Methods that return a mask with the same elements selected, in another shape.
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
@@ -58,7 +59,7 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     mask = mask_of_something(scope, test)
     if mask is None:
         return None
-    body = _Body(scope, mask)
+    body = _Body(scope, mask, statement)
     inside = {one: values for one in statement.body if (values := computed_inside(scope, one, statement)) is not None}
     rest = [one for one in statement.body if one not in inside]
     if not rest or not all(body.does_nothing_unselected(one, one is rest[-1]) for one in rest):
@@ -88,7 +89,7 @@ def rewrite_skipped(scope: Scope, statement: ast.If) -> Rewrite | None:
     mask = mask_of_nothing(scope, statement.test) if alone and not is_elif(scope, statement) else None
     if mask is None or not isinstance(scope.parents[statement], ast.For):
         return None
-    body, rest = _Body(scope, mask), statements_after(scope, statement)
+    body, rest = _Body(scope, mask, statement), statements_after(scope, statement)
     inside = [one for one in rest if isinstance(one, ast.Assign) and _is_temporary(scope, one, rest)]
     others = [one for one in rest if one not in inside]
     if not others or not all(body.does_nothing_unselected(one, is_last=False) for one in others):
@@ -171,10 +172,14 @@ def _is_bool(scope: Scope, node: ast.expr) -> bool:
 
 @dataclass
 class _Body:
-    """Statements that write where `mask` selects. `values` are the expressions that would always be computed."""
+    """Statements that write where `mask` selects, after or in the `test`.
+
+    `values` are the expressions that would always be computed.
+    """
 
     scope: Scope
     mask: ast.expr
+    test: ast.If
     values: list[ast.expr] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
 
@@ -198,7 +203,18 @@ class _Body:
             return self._is_stored_at(target, value, statement)
         if not isinstance(target, ast.Name) or is_named(_upright(self.mask)[0], target.id):
             return False
-        return (is_last or not self._reads_mask(target.id)) and self._keeps(target.id, value)
+        if not is_last and self._reads_mask(target.id):
+            return False
+        return self._copies(target.id, value) or self._keeps(target.id, value)
+
+    def _copies(self, name: str, value: ast.expr) -> bool:
+        """Return whether this is `x = x.clone()`."""
+        match value:
+            case ast.Call(ast.Attribute(own, "clone"), [], []) if is_named(own, name) and self.scope.tensor(own):
+                refuse_changed_alias(self.scope, name, self.test)
+                self.conditions.append(_COPY.format(name))
+                return True
+        return False
 
     def _is_stored_at(self, target: ast.Subscript, value: ast.expr, store: ast.Assign | None) -> bool:
         known = _is_bool(self.scope, self.mask) and self._selects_at(target.slice)
@@ -272,7 +288,7 @@ class _Body:
         self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
         if not is_own(self.scope, name, value):
             refuse_changed_alias(self.scope, name, value)
-            self.conditions.append(f"no code relies on receiving the tensor `{name}` itself instead of an equal copy")
+            self.conditions.append(_COPY.format(name))
         return True
 
     def _in_own_dtype(self, name: str, value: ast.expr) -> ast.expr:

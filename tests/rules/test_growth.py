@@ -66,3 +66,37 @@ class Model(nn.Module):
 def test_list_that_may_be_none(made: str, test: str, change: str, grows: bool) -> None:
     found = dynalint.check_source("m.py", _OPTIONAL.format(made=made, test=test, change=change))
     assert any(one.code == "DYN503" for one in found) is grows
+
+
+_NAMED = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = {start}
+
+    def forward(self, x: torch.Tensor, other: int):
+        {before}
+        y = x * calls
+        {store}
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "before", "store", "codes"),
+    [
+        ("0", "calls = self.calls + 1", "self.calls = calls", ["DYN501"]),
+        ("0.5", "calls = self.calls * 0.9", "self.calls = calls", ["DYN507"]),
+        ("0", "calls = self.calls", "self.calls = calls", []),
+        ("0", "calls = 3", "self.calls = calls", []),
+        ("0", "calls = self.calls + 1\n        if other: calls = 2", "self.calls = calls", []),
+        ("0", "calls = (self.calls + 1) % 2", "self.calls = calls", []),
+    ],
+)
+def test_new_value_with_a_name_of_its_own(start: str, before: str, store: str, codes: list[str]) -> None:
+    text = _NAMED.format(start=start, before=before, store=store)
+    assert [one.code for one in dynalint.check_source("model.py", text) if one.category == "recompile"] == codes

@@ -22,6 +22,7 @@ from dynalint.rulekit import (
     walk,
     walk_function,
 )
+from dynalint_rules._code.new_values import is_computed_from_old, new_value
 
 LIMIT = 8
 """The number of graphs per function after which Dynamo gives up, as set by `torch._dynamo.config.recompile_limit`."""
@@ -38,7 +39,7 @@ _SPECIALISED = frozenset({"attribute", "class", "global"})
 def is_counter(event: StateChange, project: Project) -> bool:
     """Return whether a Python int changes on every call and causes a recompilation each time."""
     return (
-        event.reads_old
+        is_computed_from_old(event, project)
         and not event.fresh
         and _is_int(event.old)
         and _is_int(event.new)
@@ -185,9 +186,10 @@ def _counts(event: StateChange, project: Project) -> bool:
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         return isinstance(statement.op, _COUNTING) and not _is_zero(statement.value)
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+    value = new_value(event, project)
+    if value is None or not isinstance(statement, ast.Assign):
         return False
-    value, target = statement.value, statement.targets[0]
+    target = statement.targets[0]
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
         period = _int_value(value.right, event.function, project)
         return period is not None and period > LIMIT and _is_step(value.left, target)

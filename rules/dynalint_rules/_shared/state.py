@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dynalint.rulekit import ClassInfo, FunctionInfo, Project, Refusal, Rewrite, SourceFile, StateChange, k, rw, walk
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.names import only_value
 from dynalint_rules._code.precision import is_double
 from dynalint_rules._code.scope import Scope, torch_name
 from dynalint_rules._code.uses import Attribute, Use, self_name
@@ -212,8 +213,15 @@ def change_store(plan: BufferPlan, use: Use) -> None:
     if kept := _kept_tensors(plan, use, statement.value):
         plan.changes.setdefault(use.file, []).extend(kept.items())
     # If the value is computed from the number itself, its uses are checked separately.
-    elif not any(isinstance(one, ast.Attribute) and ast.unparse(one) == plain for one in walk(statement.value)):
+    elif not _is_computed_from(use, statement.value, plain):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is not a tensor")
+
+
+def _is_computed_from(use: Use, value: ast.expr, place: str) -> bool:
+    """Return whether a value, or the only value of its name, reads the attribute."""
+    if isinstance(value, ast.Name) and use.function is not None:
+        value = only_value(Scope(use.project, use.function), value.id, value) or value
+    return any(isinstance(one, ast.Attribute) and ast.unparse(one) == place for one in walk(value))
 
 
 def _is_renewed(plan: BufferPlan, use: Use) -> bool:

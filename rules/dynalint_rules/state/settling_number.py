@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Declined, Project, Refusal, Rewrite, Rule, StateChange, Violation, k
 from dynalint_rules._code.growth import is_specialised, is_there_before, same, settles
+from dynalint_rules._code.new_values import is_computed_from_old, new_value
 from dynalint_rules._shared.state import number_to_buffer
 
 _PLACES = {"attribute": "`self.{}`", "class": "the class attribute `{}`", "global": "the module global `{}`"}
@@ -51,7 +52,7 @@ def _what(event: StateChange, project: Project) -> str | None:
     """Return a description of a value that is different on every call, or None for other values."""
     if _is_turned_over(event):
         return "toggled"
-    if not event.reads_old or not _is_changed(event):
+    if not is_computed_from_old(event, project) or not _is_changed(event, project):
         return None
     if _is_only(event.old, "float", "int") and _is_only(event.new, "float"):
         return "a different float"
@@ -73,13 +74,13 @@ def _is_turned_over(event: StateChange) -> bool:
     )
 
 
-def _is_changed(event: StateChange) -> bool:
+def _is_changed(event: StateChange, project: Project) -> bool:
     """Return whether the new value is computed arithmetically. `min`, `max` and similar functions alone converge."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         neutral = 0 if isinstance(statement.op, ast.Add | ast.Sub) else 1
         return not (isinstance(statement.value, ast.Constant) and statement.value.value == neutral)
-    return _is_bounded(event) or (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp))
+    return _is_bounded(event) or isinstance(new_value(event, project), ast.BinOp)
 
 
 def _is_bounded(event: StateChange) -> bool:

@@ -800,3 +800,36 @@ def rewrite_of_first(body: str) -> Rewrite:
     found = StaticView(Case(rule, Example("x", code)), [rule]).own[0].answer
     assert isinstance(found, Rewrite), found
     return found
+
+
+@pytest.mark.parametrize(
+    ("read", "product"),
+    [
+        ("torch.tensor(x.shape).prod().item()", "math.prod(x.shape)"),
+        ("torch.prod(torch.Tensor((2, 3))).item()", "float(math.prod((2, 3)))"),
+        ("torch.tensor([2, x.size(0)]).prod().item()", "math.prod([2, x.size(0)])"),
+    ],
+)
+def test_product_of_python_numbers(read: str, product: str) -> None:
+    found = rewrite_of_first(f"return x * {read}")
+    assert f"return x * {product}" in new_code(found)
+    assert found.imports == ("import math",)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "torch.tensor(t).prod().item()",
+        "torch.tensor([2, t.sum()]).prod().item()",
+        "torch.tensor([2.5, 3]).prod().item()",
+        "torch.tensor(x.shape).prod(0).item()",
+        "torch.tensor(x.shape, dtype=torch.int8).prod().item()",
+        "torch.tensor(x.shape).sum().item()",
+        "torch.LongTensor(3).prod().item()",
+        "t.prod().item()",
+    ],
+)
+def test_product_of_something_else(read: str) -> None:
+    code = HEAD + f"    return x * {read}\n"
+    rule = ItemOfTensor()
+    assert "math.prod" not in StaticView(Case(rule, Example("x", code)), [rule]).fixed

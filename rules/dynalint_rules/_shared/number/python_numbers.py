@@ -1,6 +1,7 @@
-"""Compute with `math` what NumPy computes from Python numbers. Dynamo evaluates `math` functions during tracing.
+"""Compute with `math` what NumPy or torch computes from Python numbers. Dynamo evaluates `math` during tracing.
 
 n = np.ceil(np.log(length)).astype(int).item()          n = math.ceil(math.log(length))
+n = torch.prod(torch.tensor(x.shape[1:])).item()        n = math.prod(x.shape[1:])
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ _FUNCTIONS = frozenset("sqrt exp log log2 log10 log1p sin cos tan tanh".split())
 # These return floats in NumPy but ints in Python.
 _WHOLE = frozenset({"ceil", "floor"})
 _QUESTIONS = frozenset({"isnan", "isinf", "isfinite"})
+_WHOLE_MAKERS = frozenset({"torch.tensor", "torch.LongTensor", "torch.IntTensor"})
+_MAKERS = _WHOLE_MAKERS | {"torch.Tensor", "torch.FloatTensor"}
 _MODULE = Import("math", None)
 _TITLE = "Use `math` instead of NumPy, because Dynamo evaluates it during tracing"
 _INTEGERS = frozenset({"int", "np.int32", "np.int64", "numpy.int32", "numpy.int64", "'int'", "'int32'", "'int64'"})
@@ -76,6 +79,8 @@ def _text(scope: Scope, node: ast.expr) -> str | None:
 def _call(scope: Scope, call: ast.Call) -> str | None:
     if isinstance(call.func, ast.Attribute) and call.func.attr in ("astype", "item") and not call.keywords:
         inner = call.func.value
+        if call.func.attr == "item" and not call.args and (product := _product(scope, inner)) is not None:
+            return product
         if call.func.attr == "item":
             return _text(scope, inner) if not call.args and not _is_whole(scope, inner) else None
         asked = len(call.args) == 1 and ast.unparse(call.args[0]) in _INTEGERS
@@ -89,9 +94,36 @@ def _call(scope: Scope, call: ast.Call) -> str | None:
     return f"math.{name}({argument})" if argument is not None else None
 
 
+def _product(scope: Scope, call: ast.expr) -> str | None:
+    """Return the text of the product of a sequence of Python numbers that `torch.prod` computes, or None."""
+    if not isinstance(call, ast.Call) or call.keywords:
+        return None
+    name = callee(scope, call)
+    tensors = call.args if name == "torch.prod" else [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    if name not in ("torch.prod", "Tensor.prod") or len(tensors) != 1 or (name == "Tensor.prod" and call.args):
+        return None
+    (made,) = tensors
+    if not isinstance(made, ast.Call) or len(made.args) != 1 or made.keywords:
+        return None
+    numbers, maker = made.args[0], callee(scope, made)
+    if isinstance(numbers, ast.Call) and callee(scope, numbers) in ("builtins.list", "builtins.tuple"):
+        (numbers,) = numbers.args or (numbers,)
+    if maker not in _MAKERS or not all(map(_is_of_ints, scope.kind(numbers).members)):
+        return None
+    product = f"math.prod({scope.text(numbers)})"
+    return product if maker in _WHOLE_MAKERS else f"float({product})"
+
+
+def _is_of_ints(kind: k.Kind) -> bool:
+    """Return whether a kind is a sequence of ints that Dynamo knows."""
+    elements = kind.element.members if isinstance(kind, k.Sequence) else ()
+    known = (isinstance(one, k.Value) and one.type == "int" and one.source != "data" for one in elements)
+    return bool(elements) and all(known)
+
+
 def _integer(scope: Scope, node: ast.expr) -> str | None:
-    text = _text(scope, node)
-    return text if text is None or _is_whole(scope, node) else f"int({text})"
+    text = _product(scope, node) or _text(scope, node)
+    return text if text is None or text.startswith("math.prod(") or _is_whole(scope, node) else f"int({text})"
 
 
 def _is_whole(scope: Scope, node: ast.expr) -> bool:

@@ -385,3 +385,8 @@ class Model(nn.Module):
     )  # fmt: skip
     assert result.returncode < 2
     assert result.stderr == ""
+
+
+def test_a_value_with_side_effects_keeps_its_place_in_a_test() -> None:
+    assert isinstance(answer("if self.limit.sum() > 0 and flag:\n    x = x * 2\nreturn x", BranchOnTensor()), Declined)
+    assert content("if x.sum() > 0 and flag:\n    x = x * 2\nreturn x", BranchOnTensor()).startswith("flag:")

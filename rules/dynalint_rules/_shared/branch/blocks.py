@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk
+from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import around, kind_of_name, loads
 from dynalint_rules._code.raising import is_plain
@@ -157,14 +158,17 @@ def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
 def parts_of_test(scope: Scope, test: ast.expr) -> tuple[str | None, ast.expr]:
     """Split `flag and tensor` into the text of the Python part, which is None if there is none, and the tensor part.
 
-    Plain Python values after the tensor belong to the Python part.
+    Plain Python values after the tensor belong to the Python part, if nothing shows that they are tested first.
     """
     if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
         return None, test
     first = next((i for i, value in enumerate(test.values) if is_tensor_test(scope, value)), len(test.values))
-    late = [one for one in test.values[first:] if is_plain(one) and not is_tensor_test(scope, one)]
+    others = test.values[first:]
+    late = [one for one in others if is_plain(one) and is_pure(scope, one) and not is_tensor_test(scope, one)]
+    rest = [one for one in others if one not in late]
+    if not all(is_pure(scope, one) for one in rest):
+        late, rest = [], others
     python = [*test.values[:first], *late]
-    rest = [one for one in test.values[first:] if one not in late]
     if not python or not rest:
         return None, test
     tensors = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), rest[0])

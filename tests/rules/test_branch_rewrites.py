@@ -1786,6 +1786,11 @@ def test_an_iteration_that_writes_where_a_mask_selects_need_not_be_skipped() -> 
         ("if not m.any()", "if not m.all()"),
         ("z = x * 2", "z = x"),
         ("z[m] += w * z[m]", "w += 1\n    z[m] += w"),
+        ("w = x.mean() * i", "w = [1.0, 2.0][i]"),
+        ("w = x.mean() * i", "w = x.mean() * (8 // i)"),
+        ("w = x.mean() * i", "w = m.sum() ** i"),
+        ("w = x.mean() * i", "w = x.sum() / m.sum()"),
+        ("w = x.mean() * i", "w = x.log().mean()"),
         ("z[m] += w * z[m]", "z[m] += w\n    kept.append(w)"),
     ],
 )
@@ -1812,7 +1817,9 @@ def test_numpy_asks_a_number(test: str, kept: str) -> None:
     assert kept in study(f"if {test}:\n    x = x + 1\nreturn x", head=head).fixed
 
 
-@pytest.mark.parametrize("test", ["np.isnan(x.numpy()).any()", "np.isnan(x.sum())", "np.isnan(1.5, where=True)"])
+@pytest.mark.parametrize(
+    "test", ["np.isnan(x.numpy()).any()", "np.isnan(x.sum())", "np.isnan(1.5, where=True)", "~np.isnan(1.5)"]
+)
 def test_numpy_asks_something_else(test: str) -> None:
     head = HEAD.replace("import torch\n", "import torch\nimport numpy as np\n", 1)
     assert "math.isnan" not in study(f"if {test}:\n    x = x + 1\nreturn x", head=head).fixed

@@ -61,8 +61,8 @@ def answer(body: str) -> Rewrite | Declined:
         ("return x + (t if flag else x)", "conditional"),
         ("x += t\nreturn x", "conditional"),
         ("return x + t[0]", "conditional"),
-        ("if flag:\n    t = t + x\nreturn t", "conditional"),
-        ("for one in (x, y):\n    t = t + one\nreturn x, t", "conditional"),
+        ("t = t + x\nreturn t", "conditional"),
+        ("for one in (x, y):\n    y = y + t\nreturn y", "conditional"),
     ],
 )
 def test_what_only_computes(use: str, safety: str) -> None:
@@ -75,6 +75,8 @@ def test_what_only_computes(use: str, safety: str) -> None:
     "use",
     [
         "return x + t, t",
+        "if flag:\n    t = t + x\nreturn t",
+        "for one in (x, y):\n    t = t + one\nreturn x, t",
         "return t",
         "kept = t\nreturn x, kept",
         "return {'t': t, 'x': x + t}",
@@ -114,10 +116,13 @@ def test_what_may_read_the_gradient(use: str) -> None:
         "t = x if flag else torch.ones(8)\nt.requires_grad = True",
         "t = self.fc.weight\nt.requires_grad = False",
         "t = x.to(y.device).requires_grad_()",
+        "t = torch.ones(8)\nt.requires_grad_(True)\nKEPT.append(t * 2)\nt.requires_grad = False",
     ],
 )
 def test_what_exists_outside(made: str) -> None:
-    assert isinstance(answer(f"{made}\nreturn y + t.detach()"), Declined)
+    code = HEAD + textwrap.indent(f"{made}\nreturn y + t.detach()", " " * 8) + "\n"
+    rule = RequiresGradChange()
+    assert isinstance(StaticView(Case(rule, Example("x", code)), [rule]).own[-1].answer, Declined)
 
 
 @pytest.mark.parametrize(

@@ -235,24 +235,25 @@ def test_a_mask_by_its_name_selects_from_a_parameter() -> None:
         assert not StaticView(Case(rule, Example("x", head + textwrap.indent(body, "    ") + "\n")), [rule]).own
 
 
-def given(call: str, value: str) -> str:
-    """Return the code after a fix of a helper that fills what is not finite, with the call that `value` prepares."""
+def given(call: str, value: str, more: str = "") -> str:
+    """Return the code after a fix of a method that fills what is not finite, with the call that `value` prepares."""
     code = f"""
 import torch
 from torch import nn
 
 WEIGHT = nn.Parameter(torch.ones(4, 4))
 
-def finite(scores):
-    ok = scores.isfinite()
-    if not ok.all():
-        scores[~ok] = 0.0
-    return scores
+class Model(nn.Module):
+    def finite(self, scores):
+        ok = scores.isfinite()
+        if not ok.all():
+            scores[~ok] = 0.0
+        return scores
 
-@torch.compile
-def f(x: torch.Tensor, v: torch.Tensor):
-    {value}
-    return {call}
+    def forward(self, x: torch.Tensor, v: torch.Tensor):
+        {value}
+        return self.{call}
+{more}
 """
     rule = BranchOnTensor()
     return StaticView(Case(rule, Example("x", code)), [rule]).fixed
@@ -270,12 +271,38 @@ def test_the_result_of_a_computation_may_be_written_to(value: str) -> None:
         ("finite(y)", "y = x"),
         ("finite(y)", "y = x if v is None else x + 1"),
         ("finite(y)", "y = x[0]"),
+        ("finite(y)", "y = x * 2\n        if v is None: y = x"),
         ("finite(WEIGHT)", "y = x"),
-        ("finite(x * 2) + finite(x)", "y = x"),
+        ("finite(x * 2) + self.finite(x)", "y = x"),
         ("finite(*[x])", "y = x"),
         ("finite(y)", "y = torch.ones(2, requires_grad=True)"),
         ("finite(y)", "y = nn.Parameter(x)"),
+        ("finite(x * 2) + sum(map(self.finite, [x]))", "y = x"),
     ],
 )
 def test_what_may_be_a_leaf_is_only_written_to_if_the_mask_selects_something(call: str, value: str) -> None:
     assert "if not ok.all()" in given(call, value)
+
+
+@pytest.mark.parametrize(
+    "use", ["STEPS = (Model.finite,)", "Model().finite(WEIGHT)", "run = lambda m: m.finite(WEIGHT)"]
+)
+def test_a_method_that_other_code_may_call_with_a_leaf(use: str) -> None:
+    assert "if not ok.all()" in given("finite(x * 2)", "y = x", use)
+
+
+LABELS = MADE.replace("n: int", "n: torch.Tensor")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "m = n != -100\nn = n.clamp(min=0)\nreturn F.cross_entropy(x[m], n[m])",
+        "m = n != -100\nn.clamp_(min=0)\nreturn F.cross_entropy(x[m], n[m])",
+        "m = n != -100\nn[~m] = 0\nreturn F.cross_entropy(x[m], n[m])",
+    ],
+)
+def test_labels_that_change_after_the_mask_is_made(body: str) -> None:
+    head = LABELS.replace("from torch import nn", "from torch import nn\nimport torch.nn.functional as F")
+    text = fixed(body, head=head)
+    assert "torch.where(m, n, -100)" in text or "x[m]" in text

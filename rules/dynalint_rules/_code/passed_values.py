@@ -52,20 +52,19 @@ def is_returned(scope: Scope, node: ast.expr) -> bool:
 
 
 def is_given_results(scope: Scope, name: str) -> bool:
-    """Return whether all known calls of a function, of which there is one, pass the result of a computation as `name`.
+    """Return whether all uses of a method are calls that pass the result of a computation as `name`.
 
     Such a tensor is not a leaf.
     """
-    function, project = scope.function, scope.project
-    passed = []
-    for caller in function.called_by:
-        there, kinds = Scope(project, caller), project.kinds(caller)
-        for call in (node for node in walk_function(caller.node) if isinstance(node, ast.Call)):
-            called = [one for one in kinds.get(call.func, k.UNKNOWN).members if isinstance(one, k.Function)]
-            if one := next((one for one in called if one.function is function), None):
-                given = (*call.args, *(keyword.value for keyword in call.keywords))
-                results = (_is_result(there, value, call) for value in given if parameter_of(one, call, value) == name)
-                passed.append(any(results))
+    calls, passed = results_on_self(scope), []
+    for caller, call in calls or ():
+        there = Scope(scope.project, caller)
+        kind = there.kind(call.func) if isinstance(call, ast.Call) else k.UNKNOWN
+        if not isinstance(call, ast.Call) or not isinstance(kind, k.Function):
+            return False
+        given = (*call.args, *(keyword.value for keyword in call.keywords))
+        results = (_is_result(there, value, call) for value in given if parameter_of(kind, call, value) == name)
+        passed.append(any(results))
     return bool(passed) and all(passed)
 
 

@@ -10,7 +10,7 @@ import ast
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.memory import makes_tensor
-from dynalint_rules._code.names import loads, parameters, statement_of, stores, value_for
+from dynalint_rules._code.names import last_value, loads, parameters, statement_of, stores, value_for
 from dynalint_rules._code.scope import Scope
 
 _TITLE = "Remove `requires_grad`, because nothing reads the gradient"
@@ -40,6 +40,8 @@ def without_gradient(scope: Scope, node: ast.Call | ast.Attribute, *, off: bool)
         named = node.value if isinstance(node, ast.Attribute) else owner
         if not isinstance(named, ast.Name) or not _is_new_name(scope, named):
             raise Refusal(f"{scope.quote(named or node)} may exist outside; set `requires_grad` before the call")
+        if off and _is_switched(scope, named, node):
+            raise Refusal(f"{scope.quote(named)} requires a gradient before; remove the statements that set it")
         if off:  # it already is off
             return Rewrite(_OFF, "safe", rw.written(scope.file, (statement, [])))
         leaf.follow_name(named.id, named)
@@ -54,6 +56,15 @@ def without_gradient(scope: Scope, node: ast.Call | ast.Attribute, *, off: bool)
         change = (node, rw.without("requires_grad"))
     condition = (_KEPT.format(scope.quote(node)),) if leaf.computes else ()
     return Rewrite(_TITLE, "conditional" if condition else "safe", rw.written(scope.file, change), condition)
+
+
+def _is_switched(scope: Scope, named: ast.Name, node: ast.expr) -> bool:
+    """Return whether other code sets whether the tensor requires a gradient."""
+    uses = [scope.parents[one] for one in loads(scope, named.id)]
+    return any(
+        isinstance(one, ast.Attribute) and one.attr in ("requires_grad", "requires_grad_") and one is not node
+        for one in uses
+    )
 
 
 def _is_alone(node: ast.expr, statement: ast.stmt) -> bool:
@@ -88,13 +99,11 @@ class _Leaf:
                 self._read(name, read, made)
 
     def _read(self, name: str, read: ast.Name, made: ast.expr) -> None:
-        """Follow a read. If an assignment stands in between, the variable may be another tensor there."""
-        try:
+        """Follow a read, unless an assignment that always runs before it replaces the tensor."""
+        last, _ = last_value(self.scope, name, read) or (None, None)
+        if last is None or not made.lineno < last.lineno:
             self.follow(read)
-        except Refusal:
-            others = [one for one in stores(self.scope, name) if made.lineno < one.lineno < read.lineno]
-            if not others or not isinstance(self.scope.parents[read], ast.Return | ast.Tuple):
-                raise
+        else:
             self.computes = True
 
     def follow(self, node: ast.expr) -> None:

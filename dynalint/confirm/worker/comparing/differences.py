@@ -44,9 +44,8 @@ class Equality:
     whose tensor may keep its device and dtype, if equality is practical. `compiled` allows what a
     compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical` allows
     what a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero gradients instead of none
-    (if a parameter gets no gradient or an output requires none), a constant that requires no gradient, a separate
-    output instead of one that shared memory, a quotient of tensors instead of a ZeroDivisionError, and warnings about a
-    variance of too few elements.
+    (if a parameter gets no gradient or an output requires none), a separate output instead of one that shared memory, a
+    quotient of tensors instead of a ZeroDivisionError, and warnings about a variance of too few elements.
     `computed_in` is a dtype that all numbers were computed in, so they only have to agree within its precision.
     `converted` allows an output of zeros, which a branch may return instead of a result, to have the result's dtype.
     `any_float` ignores the elements of floating-point tensors. If `backward` is false, there is no backward pass, so
@@ -110,8 +109,6 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
     for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
         if right.requires_grad and not left.requires_grad:
             yield f"output{where} passes on zero gradients where it had none"
-        elif _is_constant(left) and not right.requires_grad:
-            yield f"output{where} requires no gradient where it is a constant"
     yield from (alias.replace(" shares ", " no longer shares ") for alias in one.aliases if alias not in other.aliases)
 
 
@@ -289,11 +286,6 @@ def _equal_plain(one: Any, other: Any, equality: Equality) -> bool:
     return bool(one == other)
 
 
-def _is_constant(tensor: torch.Tensor) -> bool:
-    """Return whether code made a tensor that only requires a gradient itself."""
-    return tensor.requires_grad and tensor.is_leaf and not isinstance(tensor, torch.nn.Parameter)
-
-
 def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality: Equality) -> str | None:
     floats = one.is_floating_point() and other.is_floating_point()
     if equality.converted and floats and where.startswith("output") and not one.to_dense().any():
@@ -303,7 +295,7 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
         if left != right:
             return f"{where}: {name} {_short(left)} became {_short(right)}"
     # The gradients of inputs and parameters show whether the output's gradient is zero.
-    unused = not one.requires_grad or not equality.backward or _is_constant(one)
+    unused = not one.requires_grad or not equality.backward
     if one.requires_grad != other.requires_grad and not (
         equality.compiled or (equality.practical and where.startswith("output") and unused)
     ):

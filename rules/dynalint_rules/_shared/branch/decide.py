@@ -31,8 +31,9 @@ from dynalint_rules._shared.guard.saved_work import (
 )
 from dynalint_rules._shared.guard.shown_apart import shown_apart
 from dynalint_rules._shared.guard.statements import asked_in_eager
-from dynalint_rules._shared.mask.masked import rewrite_masked, rewrite_skipped
+from dynalint_rules._shared.mask.masked import rewrite_masked
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
+from dynalint_rules._shared.mask.skipped import rewrite_skipped
 from dynalint_rules._shared.number.python_numbers import asked_in_python
 from dynalint_rules._shared.number.range_loops import over_range
 

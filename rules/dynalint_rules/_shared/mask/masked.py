@@ -6,7 +6,6 @@ If no element is selected, the body does nothing.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dynalint.rulekit import Rewrite, k, rw, walk
@@ -16,9 +15,6 @@ from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import (
     has_one_value,
     is_named,
-    is_shared,
-    names,
-    nodes_in,
     only_value,
     parameters,
     statement_of,
@@ -35,12 +31,12 @@ from dynalint_rules._code.saved_tensors import (
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place, sharing
 from dynalint_rules._code.temporaries import computed_inside
-from dynalint_rules._shared.branch.blocks import is_elif, split_test, statements_after
+from dynalint_rules._shared.branch.blocks import is_elif, split_test
 from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.truth import is_tensor_test
 
-_TITLE = "Remove the test, because it does not change the result"
+TITLE = "Remove the test, because it does not change the result"
 _COPY = "no code relies on receiving the tensor `{}` itself instead of an equal copy"
 _EMPTY = "Only test whether the mask is empty"
 # Methods that return a mask with the same elements selected, in another shape.
@@ -59,7 +55,7 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     mask = mask_of_something(scope, test)
     if mask is None:
         return None
-    body = _Body(scope, mask, statement)
+    body = Body(scope, mask, statement)
     inside = {one: values for one in statement.body if (values := computed_inside(scope, one, statement)) is not None}
     rest = [one for one in statement.body if one not in inside]
     if not rest or not all(body.does_nothing_unselected(one, one is rest[-1]) for one in rest):
@@ -68,44 +64,13 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     effects_of_always(scope, [*body.values, *(value for values in inside.values() for value in values)], statement)
     refuse_changed_later(scope, [mask], statement, handed=True)
     change = (statement, statement.body) if python is None else (statement.test, python)
-    removed = finished(scope, _TITLE, rw.written(scope.file, change), body.conditions)
+    removed = finished(scope, TITLE, rw.written(scope.file, change), body.conditions)
     if NO_RAISE not in body.conditions or not isinstance(name := _upright(mask)[0], ast.Name):
         return removed
     # The largest element of an empty tensor raises an exception, for example.
     asked = f"{python} and {name.id}.numel() > 0" if python is not None else f"{name.id}.numel() > 0"
     longer = finished(scope, _EMPTY, rw.written(scope.file, (statement.test, asked)), body.conditions)
     return replace(removed, otherwise=longer)
-
-
-def rewrite_skipped(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that removes `if not mask.any(): continue`, or None for any other statement.
-
-    The rest of the iteration has to do nothing if no element is selected.
-
-    Raises:
-        Refusal: If a value must not be computed in every iteration.
-    """
-    alone = len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue) and not statement.orelse
-    mask = mask_of_nothing(scope, statement.test) if alone and not is_elif(scope, statement) else None
-    if mask is None or not isinstance(scope.parents[statement], ast.For):
-        return None
-    body, rest = _Body(scope, mask, statement), statements_after(scope, statement)
-    inside = [one for one in rest if isinstance(one, ast.Assign) and _is_temporary(scope, one, rest)]
-    others = [one for one in rest if one not in inside]
-    if not others or not all(body.does_nothing_unselected(one, is_last=False) for one in others):
-        return None
-    effects_of_always(scope, [*body.values, *(one.value for one in inside)], statement)
-    refuse_changed_later(scope, [mask], statement, handed=True)
-    return finished(scope, _TITLE, rw.written(scope.file, (statement, [])), [*body.conditions, NO_RAISE])
-
-
-def _is_temporary(scope: Scope, statement: ast.Assign, rest: Sequence[ast.stmt]) -> bool:
-    """Return whether the name that a statement assigns is only used later in the same iteration."""
-    (target, *more) = statement.targets
-    if more or not isinstance(target, ast.Name) or target.id in parameters(scope) or is_shared(scope, target.id):
-        return False
-    later = frozenset[ast.AST]().union(*map(nodes_in, rest[rest.index(statement) + 1 :]))
-    return all(one is target or one in later for one in names(scope, target.id))
 
 
 def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
@@ -170,8 +135,13 @@ def _is_bool(scope: Scope, node: ast.expr) -> bool:
     return tensor is not None and tensor.dtype == "bool"
 
 
+def _is_float(scope: Scope, node: ast.expr) -> bool:
+    tensor = scope.tensor(node)
+    return tensor is not None and tensor.dtype == "float"
+
+
 @dataclass
-class _Body:
+class Body:
     """Statements that write where `mask` selects, after or in the `test`.
 
     `values` are the expressions that would always be computed.
@@ -303,7 +273,7 @@ class _Body:
     def _as_float(self, value: ast.expr) -> ast.expr:
         """Return `x` for `x.float()`, and other values as they are."""
         match value:
-            case ast.Call(ast.Attribute(inner, "float"), [], []):
+            case ast.Call(ast.Attribute(inner, "float"), [], []) if _is_float(self.scope, inner):
                 self.conditions.append(f"{self.scope.quote(inner)} is not more precise than float32")
                 return inner
         return value

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from dynalint.rulekit import k, rw, walk
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.names import only_value
+from dynalint_rules._code.names import has_one_value, only_value
 from dynalint_rules._code.raising import is_plain
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.mask.trailing_dimensions import rank_of
 
 if TYPE_CHECKING:
@@ -153,5 +154,7 @@ def _ignored_by(scope: Scope, mask: ast.expr | None, labels: ast.expr) -> str | 
         return None
     wanted = mask.comparators[0]
     plain = k.is_number(scope.kind(wanted)) and not any(isinstance(one, ast.Call) for one in walk(wanted))
-    same = ast.dump(mask.left) == ast.dump(labels)
+    read = {one.id for one in walk(labels) if isinstance(one, ast.Name)}
+    kept = all(has_one_value(scope, name) and not may_change_in_place(scope, name) for name in read)
+    same = kept and ast.dump(mask.left) == ast.dump(labels)
     return scope.text(wanted) if same and plain else None

@@ -45,8 +45,10 @@ def _rewritten(chain: Chain, *, protected: bool) -> Rewrite:
     flows = [flow_of(scope, count, "int", wide=True) for count in chain.counts]
     changes = _changes(chain, protected)
     edits = rw.written(scope.file, *changes, *(edit for flow in flows for edit in flow.edits))
+    labels = [loss.operands[1] for loss, _ in chain.losses.values() if loss.takes_labels]
+    held = [f"the dtype of {scope.quote(one)} can hold the label that the loss ignores" for one in labels]
     shape = f"{scope.quote(read.mask)} covers the first dimensions of the tensor that it selects from"
-    clauses = dict.fromkeys([shape, OTHER_ORDER, FINITE, *(clause for flow in flows for clause in flow.clauses)])
+    clauses = dict.fromkeys([shape, *held, OTHER_ORDER, FINITE, *(clause for flow in flows for clause in flow.clauses)])
     safety: Safety = "unsafe" if any(flow.changes for flow in flows) else "conditional"
     imports = dict.fromkeys([*scope.imports, *(one for flow in flows for one in flow.imports)])
     leaves = dict.fromkeys(code for flow in flows for code in flow.leaves)

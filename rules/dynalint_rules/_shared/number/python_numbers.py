@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import Import, Refusal, Rewrite, k, rw
+from dynalint.rulekit import FunctionInfo, Import, Refusal, Rewrite, k, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 
@@ -47,6 +47,9 @@ def asked_in_python(scope: Scope, node: ast.expr) -> Rewrite | None:
     module, _, name = callee(scope, node).rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
     if not isinstance(node, ast.Call) or module != "numpy" or name not in _QUESTIONS:
         return None
+    parent = scope.parents[node]
+    if not isinstance(parent, ast.If | ast.IfExp | ast.BoolOp) and not _is_not(parent):
+        return None  # `~` does something else to a bool than to an array
     argument = _text(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
     if argument is None:
         return None
@@ -55,8 +58,16 @@ def asked_in_python(scope: Scope, node: ast.expr) -> Rewrite | None:
     return Rewrite(_TITLE, "safe", edits, imports=("import math",))
 
 
+def _is_not(node: ast.AST) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+
+
 def _require_math(scope: Scope) -> None:
-    if "math" in scope.function.locals or scope.function.module.bindings.get("math", _MODULE) != _MODULE:
+    taken = False
+    function: FunctionInfo | None = scope.function
+    while function is not None and function.name != "<module>":
+        taken, function = taken or "math" in function.locals, function.parent
+    if taken or scope.function.module.bindings.get("math", _MODULE) != _MODULE:
         raise Refusal("the name `math` has a different meaning here; import the module under another name")
 
 

@@ -14,15 +14,13 @@ from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import is_named, last_value, loads, statement_of, stores, within
+from dynalint_rules._code.names import has_one_value, is_named, last_value, loads, statement_of, stores, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.number.row_stores import column_of, element_of_rows
 from dynalint_rules._shared.text import atom
 
-_MAKING = frozenset({"zeros", "empty", "ones"})
-_LIKE = frozenset(f"{name}_like" for name in _MAKING)
-_NEW = frozenset(f"new_{name}" for name in _MAKING)
+_LIKE = frozenset({"zeros_like", "empty_like", "ones_like"})
 _TITLE = "Gather the windows of all rows at once"
 
 
@@ -55,7 +53,7 @@ def gathered_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
     size, starts = _size(scope, copying), _starts(scope, copying)
     if size is None or starts is None or not isinstance(made, ast.Assign) or _is_read_later(scope, copying):
         return None
-    if not _visits_rows(scope, copying) or not _has_same_dtype(scope, made.value, taken):
+    if not _visits_rows(scope, copying) or not _is_like_windows(scope, made.value, copying, size):
         return None
     if not is_own(scope, copied, copying.loop) or not _is_only_filled(scope, copied, made, copying.loop):
         return None
@@ -120,31 +118,39 @@ def _is_whole_dimension(part: ast.expr) -> bool:
 
 
 def _visits_rows(scope: Scope, copying: _Copying) -> bool:
-    """Return whether the number of iterations is a size of one of the two tensors."""
-    counted = set[ast.AST](walk(copying.loop.iter))
-    for one in [node for node in counted if isinstance(node, ast.Name)]:
-        counted |= {part for store in stores(scope, one.id) for part in walk(statement_of(scope, store))}
-    named = {node.id for node in counted if isinstance(node, ast.Name)}
-    return not named.isdisjoint((copying.tensor.id, copying.copied))
+    """Return whether the number of iterations is the first size of the tensor that is read."""
+    call = copying.loop.iter
+    count = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
+    if isinstance(count, ast.Name):
+        stored = [*stores(scope, count.id)]
+        made = statement_of(scope, stored[0]) if len(stored) == 1 and has_one_value(scope, count.id) else None
+        match made:
+            case ast.Assign(
+                [ast.Tuple([ast.Name(first), *_])], ast.Call(ast.Attribute(owner, "size"), [])
+            ) | ast.Assign([ast.Tuple([ast.Name(first), *_])], ast.Attribute(owner, "shape")) if first == count.id:
+                return is_named(owner, copying.tensor.id)
+            case ast.Assign([ast.Name()], value):
+                count = value
+    match count:
+        case ast.Call(ast.Attribute(owner, "size"), [ast.Constant(0)]) | ast.Call(ast.Name("len"), [owner]):
+            return is_named(owner, copying.tensor.id)
+        case ast.Subscript(ast.Attribute(owner, "shape"), ast.Constant(0)):
+            return is_named(owner, copying.tensor.id)
+    return False
 
 
-def _has_same_dtype(scope: Scope, made: ast.expr, name: str) -> bool:
-    """Return whether an expression makes a tensor with the dtype of the tensor `name`."""
-    if not isinstance(made, ast.Call):
-        return False
-    given = {one.arg: ast.unparse(one.value) for one in made.keywords}
-    called = callee(scope, made).rpartition(".")[2]
-    if given.get("dtype") == f"{name}.dtype":
-        return called in _MAKING
-    like = (
-        made.args[0]
-        if called in _LIKE and made.args
-        else made.func.value
-        if isinstance(made.func, ast.Attribute)
-        else None
-    )
-    like = like.value if isinstance(like, ast.Subscript) else like
-    return "dtype" not in given and called in (*_LIKE, *_NEW) and like is not None and is_named(like, name)
+def _is_like_windows(scope: Scope, made: ast.expr, copying: _Copying, size: ast.expr) -> bool:
+    """Return whether an expression makes a tensor like `x[:, :n]`, with the shape and dtype of all windows."""
+    match made:
+        case ast.Call(_, [ast.Subscript(ast.Name(name), ast.Tuple([*others, ast.Slice(lower, upper, None)]))], []):
+            pass
+        case _:
+            return False
+    called = callee(scope, made).rpartition(".")[2] if isinstance(made, ast.Call) else ""
+    whole = all(map(_is_whole_dimension, others)) and len(others) == 1 + copying.wide
+    start = lower is None or (isinstance(lower, ast.Constant) and lower.value == 0)
+    alike = name == copying.tensor.id and upper is not None and ast.dump(upper) == ast.dump(size)
+    return called in _LIKE and whole and start and alike
 
 
 def _size(scope: Scope, copying: _Copying) -> ast.expr | None:

@@ -183,8 +183,11 @@ class CallSites:
         names what is built from it, in up to `steps` steps.
         """
         found: dict[tuple[str, Path], str] = {}
+        here = {one.path for one in self._files if one.path == file or not _defines(one, name)}
         for names in itertools.islice(self._ways(name), steps):
-            some = itertools.chain(self._beside(file, names), self._in_documents(names), self._examples(names))
+            examples = (found for found in self._examples(names) if found[2] in here)
+            beside = (found for found in self._beside(file, names) if found[2] in here)
+            some = itertools.chain(beside, self._in_documents(names), examples)
             for where, code, one in itertools.islice(some, _MOST_SNIPPETS):
                 found.setdefault((code, one), where)
             if len(found) >= _MOST_SNIPPETS:
@@ -259,6 +262,13 @@ class CallSites:
                 and not _EXAMPLE_FOLDERS.isdisjoint(self._parts(one.path))
             ):
                 yield f"`{one.path.name}`", one.text, one.path
+
+
+def _defines(file: SearchedFile, name: str) -> bool:
+    """Return whether a file has a class or function of its own with a name, which its code then means."""
+    if file.path.suffix != ".py" or name not in file.words:
+        return False
+    return any(isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name for one in file.tree.body)
 
 
 def _run(node: ast.stmt) -> list[ast.stmt]:

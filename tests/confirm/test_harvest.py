@@ -458,6 +458,17 @@ def test_code_in_a_document_is_not_preceded_by_code_whose_names_it_binds_itself(
     assert only["code"].split("\n")[:3] == ["import torch", "scale = 2", "from pkg.model import Encoder"]
 
 
+def test_code_that_means_another_class_of_the_same_name_is_left_out(project: Project) -> None:
+    own = 'class Encoder:\n    """Encode.\n\n    >>> Encoder({})\n    """\n'
+    project.write("pkg/model.py", own.format("1"))
+    project.write("pkg/other.py", own.format("2"))
+    project.write("examples/run.py", "class Encoder:\n    pass\n\nEncoder(3)\n")
+    project.write("examples/use.py", "from pkg.model import Encoder\nEncoder(4)\n")
+    found = CallSites(project.folder).snippets(project.folder / "pkg/model.py", "Encoder")
+    given = [line for one in found for line in one["code"].split("\n") if line.startswith("Encoder(")]
+    assert given == ["Encoder(1)", "Encoder(4)"]
+
+
 def test_only_the_first_of_the_failures_in_a_row_is_reported(project: Project) -> None:
     _written(project)
     code = "from nowhere import a as b\nc = b(1)\nd = c + 1\nimport nothing\nEncoder(d)"

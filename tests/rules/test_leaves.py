@@ -129,6 +129,7 @@ def test_what_exists_outside(made: str) -> None:
     ("made", "left"),
     [
         ("t = torch.ones(4, 8).requires_grad_(True)", "t = torch.ones(4, 8)"),
+        ("t = torch.ones(4, 8).requires_grad_(requires_grad=True)", "t = torch.ones(4, 8)"),
         ("t = x.detach().requires_grad_()", "t = x.detach()"),
         ("t = torch.ones(4, 8)\nt.requires_grad = True", "t = torch.ones(4, 8)"),
         ("t = torch.ones(4, 8)\nt.requires_grad_()", "t = torch.ones(4, 8)"),

@@ -833,3 +833,18 @@ def test_product_of_something_else(read: str) -> None:
     code = HEAD + f"    return x * {read}\n"
     rule = ItemOfTensor()
     assert "math.prod" not in StaticView(Case(rule, Example("x", code)), [rule]).fixed
+
+
+@pytest.mark.parametrize(
+    ("read", "asked"),
+    [
+        ("bool(np.isnan(1.5))", "math.isnan(1.5)"),
+        ("int(np.isfinite(flag * 1.0))", "int(math.isfinite(flag * 1.0))"),
+        ("bool(np.sqrt(2.0))", None),
+    ],
+)
+def test_what_numpy_answers_about_a_number(read: str, asked: str | None) -> None:
+    code = f"import numpy as np\n{HEAD}    return x * {read}\n"
+    rule = NumberOfTensor()
+    text = StaticView(Case(rule, Example("x", code)), [rule]).fixed
+    assert "math." not in text if asked is None else f"return x * {asked}\n" in text

@@ -33,7 +33,8 @@ def without_gradient(scope: Scope, node: ast.Call | ast.Attribute, *, off: bool)
     Raises:
         Refusal: If the tensor is not new, or code may read its gradient.
     """
-    owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    method = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    owner = method.value if method is not None and method.attr == "requires_grad_" else None
     statement, leaf = statement_of(scope, node), _Leaf(scope)
     change: rw.Change
     if isinstance(node, ast.Attribute) or (isinstance(owner, ast.Name) and _is_alone(node, statement)):
@@ -46,7 +47,7 @@ def without_gradient(scope: Scope, node: ast.Call | ast.Attribute, *, off: bool)
             return Rewrite(_OFF, "safe", rw.written(scope.file, (statement, [])))
         leaf.follow_name(named.id, named)
         change = (statement, [])
-    elif isinstance(owner, ast.expr) and isinstance(node, ast.Call) and not any(one.arg for one in node.keywords):
+    elif owner is not None:
         if not _is_new(scope, owner):
             raise Refusal(f"{scope.quote(owner)} may exist outside; set `requires_grad` before the call")
         leaf.follow(node)

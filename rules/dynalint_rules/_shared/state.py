@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from dynalint.rulekit import ClassInfo, FunctionInfo, Project, Refusal, Rewrite, SourceFile, StateChange, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.names import only_value
+from dynalint_rules._code.new_values import mentions_target
 from dynalint_rules._code.precision import is_double
 from dynalint_rules._code.scope import Scope, torch_name
 from dynalint_rules._code.uses import Attribute, Use, self_name
@@ -203,7 +204,7 @@ def change_store(plan: BufferPlan, use: Use) -> None:
         raise Refusal(f"{use.place} sets `{plan.name}` in a way that does not work with a buffer; change it first")
     if isinstance(statement, ast.Assign) and statement.targets != [use.node]:
         raise Refusal(f"{use.quote(statement)} sets more than `{plan.name}`; make that a separate statement")
-    number, plain = plain_number(statement.value, *((int,) if plan.whole else (int, float))), ast.unparse(use.node)
+    number = plain_number(statement.value, *((int,) if plan.whole else (int, float)))
     if number is not None:
         assert use.function is not None, "a use on `self` is in a method"
         torch, _ = torch_name(use.function)
@@ -213,15 +214,15 @@ def change_store(plan: BufferPlan, use: Use) -> None:
     if kept := _kept_tensors(plan, use, statement.value):
         plan.changes.setdefault(use.file, []).extend(kept.items())
     # If the value is computed from the number itself, its uses are checked separately.
-    elif not _is_computed_from(use, statement.value, plain):
+    elif not _is_computed_from(use, statement.value):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is not a tensor")
 
 
-def _is_computed_from(use: Use, value: ast.expr, place: str) -> bool:
+def _is_computed_from(use: Use, value: ast.expr) -> bool:
     """Return whether a value, or the only value of its name, reads the attribute."""
     if isinstance(value, ast.Name) and use.function is not None:
         value = only_value(Scope(use.project, use.function), value.id, value) or value
-    return any(isinstance(one, ast.Attribute) and ast.unparse(one) == place for one in walk(value))
+    return mentions_target(value, use.node)
 
 
 def _is_renewed(plan: BufferPlan, use: Use) -> bool:

@@ -158,7 +158,7 @@ def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
 def parts_of_test(scope: Scope, test: ast.expr) -> tuple[str | None, ast.expr]:
     """Split `flag and tensor` into the text of the Python part, which is None if there is none, and the tensor part.
 
-    Plain Python values after the tensor belong to the Python part, if nothing shows that they are tested first.
+    Plain Python values after the tensor belong to the Python part, unless evaluating the tensor has an effect.
     """
     if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
         return None, test

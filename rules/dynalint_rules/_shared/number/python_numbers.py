@@ -18,8 +18,10 @@ _WHOLE = frozenset({"ceil", "floor"})
 _QUESTIONS = frozenset({"isnan", "isinf", "isfinite"})
 _WHOLE_MAKERS = frozenset({"torch.tensor", "torch.LongTensor", "torch.IntTensor"})
 _MAKERS = _WHOLE_MAKERS | {"torch.Tensor", "torch.FloatTensor"}
+_ASKING = tuple(f"math.{name}(" for name in _QUESTIONS)
+_KNOWN = _FUNCTIONS | _WHOLE | _QUESTIONS
 _MODULE = Import("math", None)
-_TITLE = "Use `math` instead of NumPy, because Dynamo evaluates it during tracing"
+_TITLE = "Use `math`, because Dynamo evaluates it during tracing"
 _INTEGERS = frozenset({"int", "np.int32", "np.int64", "numpy.int32", "numpy.int64", "'int'", "'int32'", "'int64'"})
 
 
@@ -100,8 +102,11 @@ def _call(scope: Scope, call: ast.Call) -> str | None:
         return None
     if callee(scope, call) == "builtins.int":
         return _integer(scope, call.args[0])
+    if callee(scope, call) == "builtins.bool":
+        answer = _text(scope, call.args[0])
+        return answer if answer is not None and answer.startswith(_ASKING) else None
     module, _, name = callee(scope, call).rpartition(".")
-    argument = _text(scope, call.args[0]) if module == "numpy" and name in _FUNCTIONS | _WHOLE else None
+    argument = _text(scope, call.args[0]) if module == "numpy" and name in _KNOWN else None
     return f"math.{name}({argument})" if argument is not None else None
 
 

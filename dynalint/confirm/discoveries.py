@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,17 +17,22 @@ from dynalint.findings import EFFECTS, Category, Evidence, Finding, Step
 
 # Errors in loops, context managers, inlined calls and exceptions that are caused by an earlier break.
 CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
+_CALLED = ", called from here"
+# An operation that Dynamo runs on fake tensors, with an exception that the code itself may not even let through.
+_FAILS_IN_TRACING = "TorchRuntimeError"
 # Slow models are only called this many times.
 _SETTLING = 2
 
 
 def discoveries(confirmation: Confirmation, directory: Path) -> list[Finding]:
     """Return a finding for each location and problem without a finding. Paths are relative to `directory`."""
-    found: dict[tuple[str, int, str], Finding] = {}
+    found: dict[tuple[str, int, int | str], Finding] = {}
     for result in (one for one in confirmation.results if not one.part):
         writer = _FindingWriter(confirmation, result, directory)
-        for finding in (*_breaks(writer), *_recompiles(writer), *_differences(writer)):
-            found.setdefault((finding.path, finding.line, finding.message), finding)
+        for finding in (*_breaks(writer), *_recompiles(writer), *_differences(writer), *_failures(writer)):
+            # A call of a library is one place to change, however often and wherever the library breaks the graph.
+            problem = finding.column if _CALLED in finding.message else finding.message
+            found.setdefault((finding.path, finding.line, problem), finding)
     return list(found.values())
 
 
@@ -77,18 +83,20 @@ def _breaks(writer: _FindingWriter) -> list[Finding]:
         for seen in breaks
         if seen.gb not in CONSEQUENCES and (frame := confirmation.own_frame(seen.stack)) is not None
     }
-    found = []
+    found: dict[tuple[Any, ...], tuple[StackFrame, list[Break]]] = {}
     for seen in breaks:
         frame = confirmation.own_frame(seen.stack)
         if frame is None or confirmation.attributed(seen.stack, seen.gb):
             continue
         if seen.gb in CONSEQUENCES and (frame.file, frame.function) in causes:
             continue
-        found.append(_break_finding(writer, seen, frame))
-    return found
+        place = frame.file, frame.line, frame.column, _kind(seen) if seen.stack[-1] == frame else ""
+        found.setdefault(place, (frame, []))[1].append(seen)
+    return [_break_finding(writer, some, frame) for frame, some in found.values()]
 
 
-def _break_finding(writer: _FindingWriter, seen: Break, frame: StackFrame) -> Finding:
+def _break_finding(writer: _FindingWriter, some: Sequence[Break], frame: StackFrame) -> Finding:
+    seen = min(some, key=lambda one: EFFECTS.index(one.effect) if one.effect in EFFECTS else len(EFFECTS))
     result, steps = writer.result, writer.steps(seen.stack)
     region = tuple(step.function for step in steps)
     error = result.fullgraph.error if result.fullgraph is not None else None
@@ -98,14 +106,15 @@ def _break_finding(writer: _FindingWriter, seen: Break, frame: StackFrame) -> Fi
     fullgraph: Literal["passes", "breaks"] | None = "passes" if passes else "breaks" if breaks_whole else None
     effect = next((one for one in EFFECTS if one == seen.effect), None)
     innermost = seen.stack[-1]
-    where = "" if innermost == frame else f" in {innermost.function}, called from here"
+    where = "" if innermost == frame else f" in {innermost.function}{_CALLED}"
+    others = "" if innermost == frame or len(some) == 1 else f" (and {len(some) - 1} more there)"
     return writer.finding(
         frame,
         "DYN001",
         "graph-break",
         "graph-break",
         severity="warning" if passes and seen.effect == "split" else "error",
-        message=f"Dynamo breaks the graph{where}: {_kind(seen)}",
+        message=f"Dynamo breaks the graph{where}: {_kind(seen)}{others}",
         help=" ".join(text for text in (break_text(seen), effect_text(seen)) if text),
         function=region[-1] if region else frame.function,
         region=region,
@@ -156,6 +165,27 @@ def _differences(writer: _FindingWriter) -> list[Finding]:
             "miscompile",
             message=f"When compiled, {function} {_does(found)}",
             help=f"{text[0].upper()}{text[1:]}.",
+            evidence=Evidence("confirmed", f"Seen with {result.inputs}.", None, result.torch, None, 0),
+        )
+    ]
+
+
+def _failures(writer: _FindingWriter) -> list[Finding]:
+    """Report that code that runs in eager mode raises an exception while Dynamo traces it."""
+    confirmation, result = writer.confirmation, writer.result
+    error = result.default.error if result.default is not None else None
+    frame = confirmation.own_frame(error.stack) if error is not None and error.type == _FAILS_IN_TRACING else None
+    if error is None or frame is None or (result.comparison is not None and not result.comparison.same):
+        return []
+    function = confirmation.sources.function_at(frame.file, frame.line) or frame.function
+    return [
+        writer.finding(
+            frame,
+            "DYN012",
+            "miscompile",
+            "miscompile",
+            message=f"When compiled, {function} raises {error.type}, which eager code does not",
+            help=break_text(error),
             evidence=Evidence("confirmed", f"Seen with {result.inputs}.", None, result.torch, None, 0),
         )
     ]

@@ -411,6 +411,35 @@ def test_a_break_without_a_finding_is_a_finding() -> None:
     assert found.evidence.status == "confirmed"
 
 
+def test_breaks_in_what_one_call_of_a_library_runs_are_one_finding() -> None:
+    def in_library(function: str, effect: str, columns: tuple[int, int] = (15, 24)) -> Break:
+        stack = StackFrame(PATH, 8, "forward", *columns), StackFrame(LIBRARY, 99, function)
+        return broken(8, stack=stack, effect=effect)
+
+    once = in_library("run", "split"), in_library("shape", "frame"), in_library("run", "split")
+    (found,) = discoveries(confirmation([], heard(default=replace(RUN, breaks=once))), Path(HOME))
+    assert found.message == "Dynamo breaks the graph in shape, called from here: a kind (and 2 more there)"
+    again = heard(default=replace(RUN, breaks=once)), heard(default=replace(RUN, breaks=once[:1]))
+    assert len(discoveries(confirmation([], *again), Path(HOME))) == 1
+    twice = in_library("run", "split"), in_library("run", "split", (4, 9))
+    assert len(discoveries(confirmation([], heard(default=replace(RUN, breaks=twice))), Path(HOME))) == 2
+    own = broken(8, columns=(15, 24)), broken(8, columns=(15, 24), gb_type="another kind")
+    assert len(discoveries(confirmation([], heard(default=replace(RUN, breaks=own))), Path(HOME))) == 2
+
+
+def test_what_only_fails_while_dynamo_traces_it_is_a_finding() -> None:
+    stack = (StackFrame(PATH, 5, "forward"), StackFrame(LIBRARY, 99, "run"))
+    error = RunFailure("TorchRuntimeError", "m", 0, stack, explanation="Dynamo failed to run a node")
+    (found,) = discoveries(confirmation([], heard(default=replace(RUN, error=error))), Path(HOME))
+    assert (found.code, found.line, found.category) == ("DYN012", 5, "miscompile")
+    assert found.message == "When compiled, Model.forward raises TorchRuntimeError, which eager code does not"
+    assert evidence(BRANCH, heard(default=replace(RUN, error=error))).detail.startswith(
+        "hidden by code at model.py:5 that fails with TorchRuntimeError"
+    )
+    for other in (replace(error, type="KeyboardInterrupt"), replace(error, stack=stack[1:])):
+        assert discoveries(confirmation([], heard(default=replace(RUN, error=other))), Path(HOME)) == []
+
+
 def test_consequences_of_a_break_are_no_findings_of_their_own() -> None:
     breaks = (broken(5), broken(6, "GB0088"))
     assert discoveries(confirmation([BRANCH], heard(default=replace(RUN, breaks=breaks))), Path(HOME)) == []

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import linecache
 import re
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from torch import nn
 from torch.nn import functional
 
-from .guessed_values import WIDTH, GuessLevel, PassThrough, constructor_arguments
+from .guessed_values import WIDTH, GuessLevel, NoGuessError, PassThrough, constructor_arguments, for_parameter, hints_of
 from .large_models import LARGE, TooLargeError, has_large_defaults, limited_parameters, small_defaults, too_large
 from .own_code import compared_in
 from .search import NoInputsError
@@ -83,6 +84,7 @@ def _built(cls: type, arguments: Arguments, size: Size) -> Built:
 def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
     """Yield changed arguments in response to an error, most likely first."""
     message = f"{type(error).__name__}: {error}"
+    yield from _passed_on(cls, arguments, message)
     blamed = _blamed(arguments, error)
     for pattern, revise in _REVISIONS:
         if pattern.search(message):
@@ -96,6 +98,25 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         for name in blamed:
             plain = (value for value in known.get(name, ()) if isinstance(arguments[name], (str, int, float)))
             yield from ({**arguments, name: value} for value in plain if value != arguments[name])
+
+
+def _passed_on(cls: type, arguments: Arguments, message: str) -> Iterator[Arguments]:
+    """Add the arguments that a base class requires, if the constructor passes on whatever it is given."""
+    missing = _MISSING.search(message)
+    if missing is None or not _accepts_anything(cls):
+        return
+    base = next((one for one in cls.__mro__ if one.__qualname__ == missing[1]), cls)
+    hints = hints_of(base.__init__)
+    needed = [name for name in re.findall(r"'(\w+)'", missing[2]) if name not in arguments]
+    with suppress(NoGuessError):
+        if needed:
+            yield {**arguments, **{name: for_parameter(name, hints.get(name, Any)) for name in needed}}
+
+
+def _accepts_anything(cls: type) -> bool:
+    with suppress(ValueError, TypeError):
+        return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(cls).parameters.values())
+    return False
 
 
 def _alike(arguments: Arguments) -> Iterator[Arguments]:
@@ -165,5 +186,6 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     ),
 )
 # Compiled before processes are forked.
+_MISSING = re.compile(r"([\w.<>]+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

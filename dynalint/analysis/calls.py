@@ -26,6 +26,7 @@ from dynalint.analysis.method_calls import object_method, store_by_name, tensor_
 from dynalint.analysis.named_attributes import name_of
 from dynalint.analysis.noting import note_call, note_inherited, note_installed
 from dynalint.analysis.selected_members import CHILDREN, listed, named_member
+from dynalint.analysis.signatures import may_take
 from dynalint.analysis.sparse import made_sparse, note_sparse_method
 from dynalint.analysis.torch_calls import torch_call
 from dynalint.analysis.usage import method_of_tensors, note_arguments, note_converted, note_masks, unknown_method
@@ -185,12 +186,23 @@ def _any_of(
     """
     result: Kind = NOTHING
     alternatives, condition = _callable_alternatives(callee), frame.condition
+    meant = [one for one in alternatives if starred or _may_be_meant(frame, one, args, keywords)]
+    alternatives = meant or alternatives
     if len(alternatives) > 1 and node is not None and not all(_is_watched(frame, one) for one in alternatives):
         frame.condition = node.func
     for one in alternatives:
         result = join(result, apply(frame, one, args, keywords, node, starred=starred))
     frame.condition = condition
     return result
+
+
+def _may_be_meant(frame: Frame, callee: Kind, args: list[Kind], keywords: dict[str, Kind]) -> bool:
+    """Return whether the arguments fit a project function that is one of the possible callees."""
+    if not isinstance(callee, k.Function) or callee.function.decorators:
+        return True
+    given, named = [*callee.args, *args], {**dict(callee.keywords), **keywords}
+    bound = callee.receiver is not None and frame.interpreter.method_receiver(callee.function) is not None
+    return may_take(frame.interpreter, callee.function, given, named, bound=bound)
 
 
 def _is_watched(frame: Frame, callee: Kind) -> bool:

@@ -13,7 +13,7 @@ from dynalint.analysis.functions import call_function, new_instance
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.noting import note_call
-from dynalint.analysis.signatures import declared_kind, has_decorator
+from dynalint.analysis.signatures import declared_kind, has_decorator, may_take
 from dynalint.analysis.torch_calls import torch_call
 
 # Decorators of methods that check or change the arguments of a pydantic model's constructor.
@@ -36,7 +36,8 @@ def instance_call(
     reached = own if own and not callee.below else dict.fromkeys([*own, *methods(frame, callee, name)])
     if reached:
         result: Kind = NOTHING
-        for method, receiver in reached:
+        meant = [one for one in reached if starred or may_take(frame.interpreter, one[0], args, keywords, bound=True)]
+        for method, receiver in meant or reached:
             function = k.Function(method, receiver)
             result = join(result, call_function(frame, function, args, keywords, starred=starred, node=node))
         for base in project.lineage(callee.cls)[1]:

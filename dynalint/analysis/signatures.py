@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
@@ -24,6 +25,31 @@ def is_small(function: FunctionInfo) -> bool:
     """Return whether a function is small enough to interpret separately for each combination of argument kinds."""
     node = function.node
     return (node.end_lineno or node.lineno) - node.lineno < _SMALL
+
+
+def may_take(
+    interpreter: Engine, function: FunctionInfo, args: Sequence[Kind], keywords: Mapping[str, Kind], *, bound: bool
+) -> bool:
+    """Return whether a call with these arguments could be meant for a function, if others may be called instead.
+
+    It is not if there is no parameter for one of them, or if a tensor is passed where a number or a dict is declared.
+    """
+    arguments = function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args][bound:]
+    if len(args) > len(positional) and arguments.vararg is None:
+        return False
+    named = {one.arg: one for one in (*arguments.args, *arguments.kwonlyargs)}
+    if arguments.kwarg is None and not named.keys() >= keywords.keys():
+        return False
+    given = [*zip(positional, args, strict=False), *((named[name], keywords[name]) for name in named.keys() & keywords)]
+    return not any(_is_refused(interpreter, function, argument, kind) for argument, kind in given)
+
+
+def _is_refused(interpreter: Engine, function: FunctionInfo, argument: ast.arg, kind: Kind) -> bool:
+    if argument.annotation is None or k.only_tensor(kind) is None:
+        return False
+    declared = declared_kind(interpreter, argument.annotation, function.module)
+    return all(isinstance(one, (k.Value, k.Dictionary)) for one in declared.members)
 
 
 def has_decorator(function: FunctionInfo, name: str) -> bool:

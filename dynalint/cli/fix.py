@@ -178,9 +178,9 @@ def _reported(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _some(tests: Sequence[str]) -> str:
-    """Return the names of a few tests, and the number of further tests."""
+    """Return the names of a few tests, and the number of others."""
     shown = ", ".join(tests[:_MOST_TESTS])
-    return shown if len(tests) <= _MOST_TESTS else f"{len(tests)} tests: {shown}, ..."
+    return shown if len(tests) <= _MOST_TESTS else f"{shown} and {len(tests) - _MOST_TESTS} more"
 
 
 def _nothing(left: int, *, settings: bool) -> str:

@@ -106,7 +106,7 @@ def _passed_on(cls: type, arguments: Arguments, message: str) -> Iterator[Argume
     if missing is None or not _accepts_anything(cls):
         return
     base = next((one for one in cls.__mro__ if one.__qualname__ == missing[1]), cls)
-    hints = hints_of(base.__init__)
+    hints = hints_of(vars(base).get("__init__"))
     needed = [name for name in re.findall(r"'(\w+)'", missing[2]) if name not in arguments]
     with suppress(NoGuessError):
         if needed:

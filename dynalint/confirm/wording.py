@@ -67,7 +67,10 @@ def comparison_text(found: EagerComparison) -> str:
 def not_run_text(*, leads: bool, guesses: bool) -> str:
     """Say why nothing is known about a finding, given whether targets lead to it and inputs may be guessed."""
     if not leads:
-        return "the code that leads here cannot be imported by name, and its parts did not break the graph."
+        return (
+            "the compiled code that leads here cannot be imported by name, for example because it is inside a function,"
+            " and no call that was found breaks the graph here; `dynalint trace -- COMMAND` confirms what it runs."
+        )
     if not guesses:
         return "none of the code that `confirm-from` allows calls the code that leads here."
     return "no code that leads here was run."

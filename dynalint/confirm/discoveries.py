@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dynalint.confirm.recompiles import guard, hint, is_about, places
 from dynalint.confirm.results import TargetResult
 from dynalint.confirm.verdicts import Confirmation, coverage_of
-from dynalint.confirm.wording import break_text, comparison_text, effect_text
+from dynalint.confirm.wording import break_text, comparison_text, effect_text, failure_text
 from dynalint.confirm.worker.dynamo.records import Break, Compile, EagerComparison, StackFrame
 from dynalint.findings import EFFECTS, Category, Evidence, Finding, Step
 
@@ -185,7 +185,7 @@ def _failures(writer: _FindingWriter) -> list[Finding]:
             "miscompile",
             "miscompile",
             message=f"When compiled, {function} raises {error.type}, which eager code does not",
-            help=break_text(error),
+            help=failure_text(error),
             evidence=Evidence("confirmed", f"Seen with {result.inputs}.", None, result.torch, None, 0),
         )
     ]

@@ -318,8 +318,8 @@ def _unbroken(confirmation: Confirmation, placed: Located, result: TargetResult)
         text += ", and identical calls needed only one compilation." if recompile else "."
         return _REFUTED, _evidence(result, "refuted", f"{result.inputs}: this {text}", placed, confirmation)
     elif default is not None and default.error is not None:
-        frame = confirmation.own_frame(default.error.stack)
-        where = "" if frame is None else f" at {_short(frame.file)}:{frame.line}"
+        frames = [confirmation.own_frame(default.error.stack), *default.error.stack[-1:]]
+        where = next((f" at {_short(one.file)}:{one.line}" for one in frames if one is not None), "")
         hidden = f"hidden by code{where} that fails with {default.error.type} when it is compiled"
         return _uncovered(confirmation, placed, result, hidden, "that failure")
     elif (hiding := _hiding(confirmation, placed, result)) is not None:

@@ -32,6 +32,12 @@ def break_text(found: Break | RunFailure) -> str:
     return " ".join([_sentence(explanation), *(f"Hint: {hint}" for hint in helpful_hints(found.hints))])
 
 
+def failure_text(error: RunFailure) -> str:
+    """Return Dynamo's explanation of an exception that it raises while it traces, or its message."""
+    found = re.search(r"Explanation: (.+)", error.message)
+    return _sentence(found[1] if found is not None else _first_line(error.message))
+
+
 def helpful_hints(hints: Iterable[str]) -> list[str]:
     """Return the first hints from Dynamo that are short and specific to this break, as sentences."""
     hints = [hint for hint in hints if not hint.startswith(_EMPTY_HINTS)]

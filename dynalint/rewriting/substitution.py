@@ -213,8 +213,13 @@ class _Pass(cst.CSTTransformer):
         lines: list[cst.BaseStatement] = []
         waiting: list[cst.EmptyLine] = []
         start = 0
-        # Most statements of a block are old ones without changes, so they are only looked at together.
-        kept = [one not in self._concerned and one in self._tree.ids for one in map(id, old)]
+        # Most statements of a block are old ones without changes, so they are only looked at together. One that shared
+        # its line with the header of another block has no line of its own yet.
+        alone = [not isinstance(one, cst.BaseSmallStatement) for one in old]
+        kept = [
+            own and id(one) not in self._concerned and id(one) in self._tree.ids
+            for one, own in zip(old, alone, strict=True)
+        ]
         kept.append(False)
         while start < len(old):
             if kept[start]:

@@ -429,13 +429,16 @@ def test_breaks_in_what_one_call_of_a_library_runs_are_one_finding() -> None:
 
 def test_what_only_fails_while_dynamo_traces_it_is_a_finding() -> None:
     stack = (StackFrame(PATH, 5, "forward"), StackFrame(LIBRARY, 99, "run"))
-    error = RunFailure("TorchRuntimeError", "m", 0, stack, explanation="Dynamo failed to run a node")
+    error = RunFailure(
+        "TorchRuntimeError", "failed\n  Explanation: Dynamo failed to run a node\n  Hint: none", 0, stack
+    )
     (found,) = discoveries(confirmation([], heard(default=replace(RUN, error=error))), Path(HOME))
     assert (found.code, found.line, found.category) == ("DYN012", 5, "miscompile")
     assert found.message == "When compiled, Model.forward raises TorchRuntimeError, which eager code does not"
-    assert evidence(BRANCH, heard(default=replace(RUN, error=error))).detail.startswith(
-        "hidden by code at model.py:5 that fails with TorchRuntimeError"
-    )
+    assert found.help == "Dynamo failed to run a node."
+    for frames, place in ((stack, "model.py:5"), (stack[1:], f"{LIBRARY.partition('site-packages/')[2]}:99")):
+        judged = evidence(BRANCH, heard(default=replace(RUN, error=replace(error, stack=frames))))
+        assert judged.detail.startswith(f"hidden by code at {place} that fails with TorchRuntimeError")
     for other in (replace(error, type="KeyboardInterrupt"), replace(error, stack=stack[1:])):
         assert discoveries(confirmation([], heard(default=replace(RUN, error=other))), Path(HOME)) == []
 

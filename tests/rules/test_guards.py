@@ -49,6 +49,58 @@ def test_keeps_the_comment_behind_the_statement() -> None:
     )
 
 
+def test_statements_behind_the_test_get_a_line_of_their_own_if_they_no_longer_fit() -> None:
+    long = "the shape of what comes in, and then some more words about it"
+    test = "if verbose and not torch.compiler.is_compiling()"
+    assert fixed(f'if verbose: print("{long}", x.shape, x)\nreturn x') == lines(
+        f"""
+        {test}:
+            print("{long}", x.shape, x)
+        return x
+        """
+    )
+    assert fixed(f'if verbose: print("{long}"); print("again", x)\nreturn x') == lines(
+        f"""
+        {test}:
+            print("{long}")
+            print("again", x)
+        return x
+        """
+    )
+    assert fixed("if verbose: print(x)\nreturn x") == f"{test}: print(x)\nreturn x"
+
+
+def test_loops_that_only_print_are_skipped_as_a_whole() -> None:
+    body = """
+    for i in range(2):
+        x = x + i
+    for i in range(2):
+        for j in range(2):
+            print(i, j)
+    print(x)
+    return x
+    """
+    assert fixed(body) == lines(
+        """
+        for i in range(2):
+            x = x + i
+        if not torch.compiler.is_compiling():
+            for i in range(2):
+                for j in range(2):
+                    print(i, j)
+            print(x)
+        return x
+        """
+    )
+
+
+@pytest.mark.parametrize("end", ["return x + i", "for i in range(i):\n    x = x + 1\nreturn x"])
+def test_loops_whose_last_value_is_read_still_run(end: str) -> None:
+    body = f"for i in range(2):\n    print(i)\n{end}"
+    guard = "for i in range(2):\n    if not torch.compiler.is_compiling():\n        print(i)\n"
+    assert fixed(body) == f"{guard}{end}"
+
+
 def test_strings_over_several_lines_stay_as_they_are() -> None:
     body = '''
     if verbose:

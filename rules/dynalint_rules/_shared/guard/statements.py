@@ -13,7 +13,7 @@ from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, rem
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.eager import all_of, is_eager
 from dynalint_rules._code.effects import SHOWS, implies_nothing, is_pure, only_shows_values
-from dynalint_rules._code.names import around, loads, within
+from dynalint_rules._code.names import around, lineage, loads, within
 from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._code.uses import self_name
@@ -35,7 +35,8 @@ def guarded(
 ) -> Rewrite:
     """Put the statement that makes a call under `if not torch.compiler.is_compiling():`.
 
-    Adjacent statements with `alike` calls are put under the same test, with the comments between them.
+    Adjacent statements with `alike` calls are put under the same test, with the comments between them, and so are loops
+    that do nothing else.
 
     Raises:
         Refusal: If the value of the call is used, or its arguments have side effects.
@@ -47,7 +48,8 @@ def guarded(
         return replace(together, title=title, safety=safety, conditions=conditions)
     run: list[ast.stmt] = [statement]
     if alike is not None:
-        run = remembered((title, statement), lambda: _neighbours(scope, statement, alike))
+        outermost = _outermost(scope, statement)
+        run = remembered((title, outermost), lambda: _neighbours(scope, outermost, alike))
         for other in run:
             remembered((title, other), lambda: run)
     return Rewrite(title, safety, _behind_guard(scope, run), conditions, imports=scope.imports)
@@ -151,8 +153,17 @@ def _stays_inside(scope: Scope, made: ast.Assign | ast.For, value: ast.expr, bod
     if isinstance(made, ast.For) and isinstance(made.target, ast.Tuple):
         targets = made.target.elts
     names = [one.id for one in targets if isinstance(one, ast.Name) and one.id in scope.function.locals]
-    reads = [read for name in names for read in loads(scope, name)]
+    reads = [read for name in names for read in loads(scope, name) if not _has_own_loop(scope, read, made)]
     return len(names) == len(targets) and all(any(within(one, other, scope) for other in body) for one in reads)
+
+
+def _has_own_loop(scope: Scope, read: ast.Name, made: ast.stmt) -> bool:
+    """Return whether a name is read in the body of another loop that assigns it."""
+    loops = [one for one in lineage(scope, read) if isinstance(one, ast.For) and one is not made]
+    assigning = [
+        one for one in loops if read.id in {name.id for name in walk(one.target) if isinstance(name, ast.Name)}
+    ]
+    return any(within(read, part, scope) for one in assigning for part in one.body)
 
 
 def guarded_all(scope: Scope, statements: Sequence[ast.stmt], title: str) -> Rewrite:
@@ -195,13 +206,17 @@ def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> t
     if len(others) < len(all_of(branch.test)):
         test = reduce(lambda one, other: rw.operation(one, "and", other), map(tree.expression, others))
     added = len(f" and not {scope.torch}.compiler.is_compiling()")
-    fits = len(scope.file.line(branch.test.end_lineno or branch.lineno)) + added <= WIDTH
-    if not fits:
+    line = branch.test.end_lineno or branch.lineno
+    fits = len(scope.file.line(line)) + added <= WIDTH
+    behind = branch.body[0].lineno == line  # `if verbose: print(x)`, whose body may have a line of its own
+    if not fits and not (behind and (branch.test.end_col_offset or 0) + len(":") + added <= WIDTH):
         return None
     both = rw.operation(guard, "and", test) if first else rw.operation(test, "and", guard)
     new = rw.asking(old, both)
     if len(run) == 1 and isinstance(run[0], ast.If) and is_eager(run[0].test) and not run[0].orelse:
         new = new.with_changes(body=rw.block([tree.line(one) for one in run[0].body]))  # asked once is enough
+    elif not fits:
+        new = rw.branch(both, [tree.line(one) for one in run])
     return rw.replacements(tree, [rw.Substitution((old,), (new,))])
 
 
@@ -339,10 +354,20 @@ def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
             )
 
 
-def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], bool]) -> list[ast.stmt]:
+def _outermost(scope: Scope, statement: ast.stmt) -> ast.stmt:
+    """Return the outermost of the loops around a statement that do nothing but show values, or the statement itself."""
+    loop = scope.parents.get(statement)
+    while isinstance(loop, ast.For) and only_shows(scope, [loop]):
+        statement, loop = loop, scope.parents.get(loop)
+    return statement
+
+
+def _neighbours(scope: Scope, statement: ast.stmt, alike: Callable[[ast.Call], bool]) -> list[ast.stmt]:
     """Return `statement` and the statements around it that can go under the same test."""
 
     def fits(one: ast.stmt) -> bool:
+        if isinstance(one, ast.For):
+            return only_shows(scope, [one])
         if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and alike(one.value)):
             return False
         try:

@@ -290,6 +290,37 @@ class Sized(nn.Module):
         return x + 1
 
 
+class _Edges(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.score = nn.Conv2d(3, 1, 1)
+
+    def forward(self, feat: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        score = self.score(feat)
+        return nn.functional.binary_cross_entropy_with_logits(score, label.detach())
+
+
+class _OutsideDomainError(Exception):
+    pass
+
+
+class _Spline(nn.Module):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if inputs.min() < 0.0 or inputs.max() > 1.0:
+            raise _OutsideDomainError
+        return inputs.sqrt()
+
+
+def test_labels_are_floats_where_a_loss_takes_no_integers() -> None:
+    assert find_call(_Edges(), "cpu", 60).call[0][1].is_floating_point()
+
+
+def test_inputs_outside_a_domain_are_replaced_by_some_between_0_and_1() -> None:
+    (inputs,), _ = find_call(_Spline(), "cpu", 60).call
+    assert inputs.min() >= 0
+    assert inputs.max() <= 1
+
+
 class _Embedding(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -339,9 +339,10 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"shape mismatch|[Dd]iffer(ent|ing) (size|shape)|shapes? (do not|don'?t) match", _alike),
     (r"used as indices must be|dtype int|to be (one of types )?Long|0D or 1D target|to indexing result", _whole),
     (r"[Bb]oolean (tensor|masks)|BoolTensor|Boolean-type|\"(bitwise_)?(and|x?or)_cpu\" not implemented", _boolean),
-    (r"floating[ -]point|same dtype|expected dtype|not implemented for '(Long|Bool)'", _floating),
+    (r"floating[ -]point|same dtype|expected dtype|not implemented for '(Long|Bool)'|Float can't be cast", _floating),
     (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be|of 0 elements", _larger),
     (r"to satisfy the constraint (Greater|Interval|HalfOpen|Positive|Unit)", _between),  # torch.distributions
+    (r"[Oo]utside|[Dd]omain|\[0, ?1\]", _between),
     (r"\b([Nn]a[Nn]s?|[Ii]nf(inite|inity)?|([Nn]on-?)?finite|positive|[Nn]on-?negative)\b", _between),
     (r"sorted in de(creas|scend)ing order", _falling),
     (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop

@@ -11,6 +11,9 @@ from dynalint.analysis.project import Project
 _OPEN = (ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
+_ENDINGS = ("sys.exit", "exit", "quit", "os._exit")
+
+
 def fails(statement: ast.stmt) -> bool:
     """Return whether a statement always raises: a `raise`, or `torch._assert(False, ...)`."""
     call = statement.value if isinstance(statement, ast.Expr) else None
@@ -19,8 +22,16 @@ def fails(statement: ast.stmt) -> bool:
     return isinstance(call.args[0], ast.Constant) and call.args[0].value is False
 
 
+def _ends_program(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func) in _ENDINGS
+
+
 def leads_to_raise(event: Event, project: Project) -> bool:
-    """Return whether an event is in a `raise`, in the message of an `assert`, or in a branch that ends in a `raise`."""
+    """Return whether an event is in a `raise`, in the message of an `assert`, or in a branch that ends in a `raise`.
+
+    Branches that end the program count, too.
+    """
     parents = project.parents(event.function)
     node: ast.AST = event.node
     while node is not event.function.node and node in parents:
@@ -29,7 +40,7 @@ def leads_to_raise(event: Event, project: Project) -> bool:
             return True
         if isinstance(node, ast.stmt) and parent is not event.function.node:
             block = next((block for block in _blocks(parent) if node in block), None)
-            if block is not None and fails(block[-1]):
+            if block is not None and (fails(block[-1]) or _ends_program(block[-1])):
                 return True
         node = parent
     return False

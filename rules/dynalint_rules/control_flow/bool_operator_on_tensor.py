@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import Branch, Declined, Project, Refusal, Rewrite, Rule, Violation, k, quote, rw
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of, thing
 from dynalint_rules._code.effects import effects_of_always, is_pure
+from dynalint_rules._code.names import loads
 from dynalint_rules._code.raising import raising_conditions
 from dynalint_rules._code.scope import Scope, as_tensor, shared
 from dynalint_rules._shared.branch.branch_values import (
@@ -18,10 +19,12 @@ from dynalint_rules._shared.branch.branch_values import (
     reads_of,
 )
 from dynalint_rules._shared.branch.choice import finished, target_of
+from dynalint_rules._shared.branch.decide import rewrite_if
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import atom
 
 TITLE = "Use tensor operations instead of `and`, `or` and chained comparisons"
+_TESTING = ast.If | ast.BoolOp | ast.UnaryOp
 _WORDS = {"chained-comparison": "this chained comparison"}
 
 
@@ -81,7 +84,24 @@ def _rewrite(scope: Scope, operand: ast.expr, form: str) -> Rewrite:
 
 def _rewrite_whole(scope: Scope, whole: ast.expr) -> Rewrite:
     text, conditions = _comparison(scope, whole) if isinstance(whole, ast.Compare) else _bool_op(scope, whole)
+    _require_no_branch(scope, whole)
     return finished(scope, TITLE, rw.written(scope.file, (whole, text)), conditions)
+
+
+def _require_no_branch(scope: Scope, whole: ast.expr) -> None:
+    """Ensure that the result does not decide a branch that would still break the graph.
+
+    Raises:
+        Refusal: If it gets a name that an `if` tests, and the `if` has no rewrite.
+    """
+    name = target_of(scope, whole)
+    for read in [] if name is None else loads(scope, name):
+        decision = decision_of(scope.parents, read) if isinstance(scope.parents[read], _TESTING) else None
+        if decision is not None and isinstance(decision.node, ast.If):
+            try:
+                rewrite_if(scope, decision.node)
+            except Refusal as why:
+                raise Refusal(f"`{name}` still decides the branch on line {decision.node.lineno}: {why}") from why
 
 
 def _is_part(scope: Scope, node: ast.expr) -> bool:

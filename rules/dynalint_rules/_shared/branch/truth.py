@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dynalint.rulekit import Refusal, k, remembered, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.memory import makes_tensor
@@ -139,6 +140,8 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
     if tensor is None:
         kind = scope.kind(node)
         if isinstance(kind, k.Tensor):  # a NumPy array
+            if isinstance(node, ast.Call) and callee(scope, node) in ("numpy.any", "numpy.all"):
+                raise Refusal(f"{scope.quote(node)} runs in NumPy; call `any()` or `all()` on the tensor instead")
             text, scalar = f"{scope.torch}.as_tensor({text})", _is_scalar([kind])
             return Truth(text, True, scalar) if kind.dtype == "bool" else Truth(f"{text} != 0", False, scalar)
         if k.may_be_tensor(kind):

@@ -253,7 +253,7 @@ class WorkerVerifier:
             "anyway": any(not case.sides for case in cases),
             "practical": self._practical,
             "half": any("float16" in text for text in comparison.after.values()),
-            "ranks": any(case.unit.ranks for case in cases),
+            "ranks": any(case.unit.ranks and not _is_part(target, case.unit) for case in cases),
             "exact": _exact(cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "unmoved": sorted({name for case in cases for name in case.unit.unmoved}),
@@ -269,6 +269,12 @@ class WorkerVerifier:
         if known is None or known.verification is not None or not known.seen:
             return keys
         return [key for key, old in zip(keys, known.sides, strict=True) if old in known.seen]
+
+
+def _is_part(target: Target, unit: Unit) -> bool:
+    """Return whether code of the project calls a root, which then gets arguments with the dimensions of this code."""
+    outermost = [linted.finding.region[0] for linted in unit.linted if linted.finding.region]
+    return bool(outermost) and all(target.qualname not in (one, one.rpartition(".")[0]) for one in outermost)
 
 
 def _new_lines(cases: Iterable[TriedUnit]) -> dict[str, set[int]]:

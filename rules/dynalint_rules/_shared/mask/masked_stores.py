@@ -71,6 +71,7 @@ class StoreRewrite:
         self.picked = {name: one for one in picked if (name := picked_name(scope, one, self.mask)) is not None}
         self.reads = dict(self._reads(self.value))
         self.given: list[ast.expr] = []
+        self.kept: list[ast.expr] = []
         self.guards: dict[ast.expr, str] = {}
         self.computed = isinstance(statement, ast.AugAssign)
 
@@ -170,6 +171,8 @@ class StoreRewrite:
         yield f"the mask has {less} `{place}`, and the dtypes are equal"
         if self.rows:
             yield f"{scope.quote(self.value)} computes each row independently"
+        for one in self.kept:
+            yield f"{scope.quote(one)} has a single element, or one for each column of {scope.quote(self.target.value)}"
         for one in self.given:
             yield f"{scope.quote(one)} has exactly one element for each element that the mask selects"
         if self.computed:
@@ -262,6 +265,8 @@ class StoreRewrite:
         if tensor is not None and harmless and next(self._reads(node), None) is None:
             if tensor.rank is not None and tensor.rank > 1 and is_pure(scope, node):
                 self.row = max(self.row, tensor.rank - 1)  # the value applies to every row that the mask selects
+            elif isinstance(node, ast.Attribute):
+                self.kept.append(node)  # the module's tensors do not have as many elements as the mask selects
             else:
                 self.given.append(node)
             return

@@ -70,14 +70,13 @@ class Loss:
             function, *(rw.kept(file, one) for one in call.args), **options, reduction=rw.expression('"none"')
         )
 
-    def with_ignored(self, scope: Scope, call: ast.Call, mask: ast.expr, made: ast.expr | None) -> list[rw.Change]:
+    def with_ignored(self, scope: Scope, mask: ast.expr, made: ast.expr | None, given: ast.expr) -> list[rw.Change]:
         """Return the changes that make a loss ignore labels that the mask does not select.
 
-        `made` is the mask's value.
+        `made` is the mask's value, and `given` are all labels.
         """
         scores, labels, file = *self.operands, scope.file
         flat = rank_of(scope, mask) != 1
-        given = labels.value if isinstance(labels, ast.Subscript) else labels
         kept = rw.kept(file, given)
         if _ignored_by(scope, made, given) != self.ignored:
             kept = rw.call(f"{scope.torch}.where", rw.kept(file, mask), kept, rw.expression(self.ignored))

@@ -79,7 +79,7 @@ def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
             changes.append((call, _total(chain, values, count, found.name, found.own)))
     for call, (loss, reached) in chain.losses.items():
         if loss.takes_labels:
-            changes += loss.with_ignored(scope, call, mask, value)
+            changes += loss.with_ignored(scope, mask, value, _unselected(chain, loss.operands[1]))
         else:
             own, count = max(reached.values()), _count(chain, loss.operands[0])
             changes.append((call, _total(chain, loss.of_each(scope, call), count, loss.reduction, own)))

@@ -18,7 +18,8 @@ from dynalint.rules import Rewrite
 # Matches only at the start of a line, and therefore only at the top level of a module.
 _CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
 _BUFFER = re.compile(r"""\bregister_buffer\(\s*["'](\w+)["']""")
-_RECORDED = re.compile(r"accepts `self\.(\w+)` as a 0-dim tensor")
+_RECORDED = re.compile(r"accepts (?:the items of )?`self\.(\w+)` as (?:a )?0-dim tensor")
+_SUM = re.compile(r"accepts .* of nothing as a 0-dim tensor")
 _UNMOVED = re.compile(r"`self\.(\w+)`, which keeps its device and dtype")
 
 
@@ -66,10 +67,14 @@ class Unit:
 
     @property
     def new_state(self) -> frozenset[str]:
-        """Names of the state added by the new code: constants, and state where a number may now be a 0-dim tensor."""
+        """Names of the state added by the new code: constants, and state where a number may now be a 0-dim tensor.
+
+        `return` is among them if a number that is returned may be one, too.
+        """
         contents = [change.content for changes in self.plan.values() for change in changes]
         added = {name for content in contents for found in (_BUFFER, _CONSTANT) for name in found.findall(content)}
-        return frozenset(added.union(*map(_RECORDED.findall, self.conditions)))
+        returned = ["return"] if any(map(_SUM.search, self.conditions)) else []
+        return frozenset(added.union(returned, *map(_RECORDED.findall, self.conditions)))
 
     @property
     def unmoved(self) -> frozenset[str]:

@@ -308,12 +308,9 @@ def _state(code: str) -> frozenset[str]:
     assigned = (target for one in tree.body if isinstance(one, ast.Assign) for target in one.targets)
     constants = frozenset(target.id for target in assigned if isinstance(target, ast.Name))
     stores = [one for one in ast.walk(tree) if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)]
-    recorded = {
-        target.attr
-        for one in stores
-        for target in one.targets
-        if isinstance(target, ast.Attribute) and ast.unparse(one.value).endswith(".detach()")
-    }
+    kept = (target for one in stores for target in one.targets if ast.unparse(one.value).endswith(".detach()"))
+    attributes = (target.value if isinstance(target, ast.Subscript) else target for target in kept)
+    recorded = {target.attr for target in attributes if isinstance(target, ast.Attribute)}
     return (
         constants
         | recorded

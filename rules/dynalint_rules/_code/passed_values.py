@@ -28,6 +28,32 @@ def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
     )
 
 
+def condition_to_record(scope: Scope, target: ast.expr) -> str | None:
+    """Return what must hold to store a tensor in place of a number that the module keeps for others to read.
+
+    `target` is an attribute, or an item of a dict in an attribute. Return None if it is anything else, or if a method
+    of the project reads it.
+    """
+    owner = scope.function.owner
+    item = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)
+    kept = target.value if isinstance(target, ast.Subscript) and item else target
+    if owner is None or not isinstance(kept, ast.Attribute) or not isinstance(kept.value, ast.Name):
+        return None
+    own = scope.project.is_module_class(owner) and kept.attr not in owner.methods
+    if not own or kept.value.id != self_name(scope.function):
+        return None
+    if item and not isinstance(scope.kind(kept), k.Dictionary):
+        return None
+    for use in Attribute(owner, kept.attr, scope.project).uses():
+        around = use.parent(use.node)
+        filled = isinstance(around, ast.Subscript) and isinstance(around.ctx, ast.Store)
+        if not use.stored and not (item and filled):
+            return None
+    if item:
+        return f"other code accepts the items of `self.{kept.attr}` as 0-dim tensors"
+    return f"other code accepts `self.{kept.attr}` as a 0-dim tensor"
+
+
 def is_passed_up(scope: Scope) -> bool:
     """Return whether all known callers, up to the compiled root, only return the function's result."""
     function = scope.function

@@ -10,6 +10,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 from dynalint_rules._shared.number.takers import IN_TORCH, WHOLE
+from dynalint_rules._shared.text import atom
 
 _FLAT = ".reshape(())"
 _QUESTIONS = ("isnan", "isinf", "isfinite")
@@ -59,7 +60,8 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
     flow = flow_of(scope, event.node, None if name in WHOLE else "float")
     flow.conditions[f"{scope.quote(event.node)} has the same value up to rounding and never raises an exception"] = None
     flow.conditions.update(dict.fromkeys(found.conditions))
-    content = f"{scope.torch}.{IN_TORCH[name]}({found.text})"
+    plain = scope.text(source)
+    content = f"{scope.torch}.{IN_TORCH[name]}({plain if found.text == atom(source, plain) else found.text})"
     title = f"Use `torch.{IN_TORCH[name]}` instead of `math.{name}`"
     edits = rw.written(scope.file, (event.node, content), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)

@@ -52,6 +52,7 @@ def guarded(
         run = remembered((title, outermost), lambda: _neighbours(scope, outermost, alike))
         for other in run:
             remembered((title, other), lambda: run)
+    run = [*_computed_for(scope, run), *run]
     return Rewrite(title, safety, _behind_guard(scope, run), conditions, imports=scope.imports)
 
 
@@ -64,13 +65,29 @@ def shown_in_eager(scope: Scope, read: ast.expr) -> Rewrite | None:
     node: ast.AST = read
     while isinstance(node, ast.expr | ast.keyword) and node in scope.parents:
         node = scope.parents[node]
-    call = node.value if isinstance(node, ast.Expr) else None
-    if not isinstance(node, ast.Expr) or not isinstance(call, ast.Call) or not callee(scope, call).startswith(SHOWS):
+    shown = next(iter(around(scope.parents, node)[1]), None) if isinstance(node, ast.Assign) else node
+    call = shown.value if isinstance(shown, ast.Expr) else None
+    if not isinstance(shown, ast.Expr) or not isinstance(call, ast.Call) or not callee(scope, call).startswith(SHOWS):
+        return None
+    before = _computed_for(scope, [shown])
+    if shown is not node and node not in before:
         return None
     check_arguments(scope, call)
-    together = _with_test(scope, node)
+    together = _with_test(scope, shown)
     title = "Show the number only in eager mode"
-    return together or Rewrite(title, "safe", _behind_guard(scope, [node]), imports=scope.imports)
+    return together or Rewrite(title, "safe", _behind_guard(scope, [*before, shown]), imports=scope.imports)
+
+
+def _computed_for(scope: Scope, run: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements right before a run that only compute what it shows, from numbers read from tensors."""
+    found: list[ast.stmt] = []
+    for one in reversed(around(scope.parents, run[0])[0]):
+        if not isinstance(one, ast.Assign) or not is_pure(scope, one.value) or not asks_tensor(scope, one.value):
+            break
+        if not _stays_inside(scope, one, one.value, [*found, *run]):
+            break
+        found.insert(0, one)
+    return found
 
 
 def _with_test(scope: Scope, statement: ast.stmt) -> Rewrite | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk_function
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.memory import makes_tensor
+from dynalint_rules._code.memory import changed_in_place, is_own, makes_tensor
+from dynalint_rules._code.names import loads, statement_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.takers import COMPARING
 from dynalint_rules._shared.text import atom
@@ -49,11 +50,17 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
     at_once = compared or (read is not None and _is_used_up(scope, read))
     # Integers have no gradient.
     plain = read is not None and (tensor.dtype in ("bool", "int") or compared)
-    if not tensor.array and not plain and not whole and not _is_detached(scope, source):
+    if not tensor.array and not plain and not whole and not is_detached(scope, source):
         text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(source, scope.function.node)
     # Autograd saves neither of these, so the tensor can be changed as soon as it has been used.
-    if not (at_once or stays or _is_fresh(scope, source) or (whole and tensor.dtype == "float")):
+    if not (
+        at_once
+        or stays
+        or _is_fresh(scope, source)
+        or _is_unchanged(scope, source)
+        or (whole and tensor.dtype == "float")
+    ):
         # A number is a copy. A detached tensor shares memory, so later in-place changes would affect it.
         text += ".clone()"
     if tensor.rank is None:
@@ -63,19 +70,22 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
     return Detached(text, tuple(conditions))
 
 
-def _is_detached(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression starts with `.detach()` and is a chain of calls that use no other tensors."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+def is_detached(scope: Scope, node: ast.expr) -> bool:
+    """Return whether an expression has no gradient, because every tensor in it starts with `.detach()`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "detach":
             return True
-        given = [*node.args, *(one.value for one in node.keywords)]
-        subject = node.func.value
-        if callee(scope, node).startswith("torch.") and given:
-            subject, *given = given
-        if any(k.may_be_tensor(scope.kind(one)) for one in given):
-            return False
-        node = subject
-    return False
+        parts = [*node.args, *(one.value for one in node.keywords)]
+        if not callee(scope, node).startswith("torch.") or not parts:
+            parts.append(node.func.value)
+    elif isinstance(node, ast.BinOp):
+        parts = [node.left, node.right]
+    elif isinstance(node, ast.UnaryOp):
+        parts = [node.operand]
+    else:
+        return False
+    tensors = [one for one in parts if k.may_be_tensor(scope.kind(one))]
+    return bool(tensors) and all(is_detached(scope, one) for one in tensors)
 
 
 def _is_compared(scope: Scope, read: ast.expr) -> bool:
@@ -102,6 +112,14 @@ def _is_fresh(scope: Scope, node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return callee(scope, node).rpartition(".")[2] in _FRESH or makes_tensor(scope, node)
     return False
+
+
+def _is_unchanged(scope: Scope, source: ast.expr) -> bool:
+    """Return whether a variable holds a tensor of this function that no code changes, here or in a caller."""
+    if not isinstance(source, ast.Name) or not is_own(scope, source.id, statement_of(scope, source)):
+        return False
+    returned = any(isinstance(scope.parents[one], ast.Return | ast.Tuple) for one in loads(scope, source.id))
+    return not returned and changed_in_place(scope, source.id) is None
 
 
 def _is_changed(source: ast.expr, code: ast.AST) -> bool:

@@ -12,15 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dynalint.rulekit import Refusal, k, rw, step, walk_function
-from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.eager import is_in_eager_code
-from dynalint_rules._code.effects import SHOWS
 from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameters, statement_of
-from dynalint_rules._code.passed_values import asks_for_tensor, is_returned
+from dynalint_rules._code.passed_values import asks_for_tensor, condition_to_record, is_returned
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._code.uses import Attribute, self_name
 from dynalint_rules._shared.number.arguments import CallFollower
 from dynalint_rules._shared.number.detached import Detached
 from dynalint_rules._shared.number.flow import DIVIDING, NumberFlow, is_whole
@@ -155,15 +152,13 @@ class _Follower(CallFollower):
             self.flow.conditions.update(dict.fromkeys(window[1]))
 
     def _formatted(self, part: ast.FormattedValue) -> None:
-        """Check an f-string.
+        """Refuse an f-string, which breaks the graph with a tensor as well.
 
-        A 0-dim tensor is formatted like its number, but printing it would break the graph anyway.
+        Raises:
+            Refusal: Always.
         """
-        text = self.scope.parents.get(part)
-        call = self.scope.parents.get(text) if text is not None else None
-        if isinstance(call, ast.Call) and callee(self.scope, call).startswith(SHOWS):
-            shown = self.scope.quote(part.value)
-            raise Refusal(f"{shown} is only printed; move the statement under `if not torch.compiler.is_compiling():`")
+        shown = self.scope.quote(part.value)
+        raise Refusal(f"{shown} is only shown; move the statement under `if not torch.compiler.is_compiling():`")
 
     def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: k.DType | None) -> None:
         other = operation.right if node is operation.left else operation.left
@@ -198,6 +193,9 @@ class _Follower(CallFollower):
             self.flow.conditions[f"{self.scope.quote(other)} in {shown} is a number or a tensor"] = None
             self.rounded(operation, node, kind)
             self.climb(operation, None)
+        elif all(as_tensor(one) is not None or k.is_number(one) for one in kind.members):
+            self.meet(None, dtype, operation)  # a sum that starts with a number is a tensor after the first addition
+            self.rounded(operation, node, kind)
         else:
             raise Refusal(f"{self.scope.quote(other)} in {shown} does not accept a tensor; rewrite it first")
 
@@ -217,7 +215,8 @@ class _Follower(CallFollower):
         if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._is_checked(comparison):
             self._compared(node, other, dtype, shown)
             return
-        if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._decides(comparison):
+        named = isinstance(self.scope.parents[comparison], ast.Assign) and tensor is None
+        if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and (named or self._decides(comparison)):
             if isinstance(self.scope.kind(other), k.Unknown):
                 self.flow.conditions[f"{self.scope.quote(other)} in {shown} is a number or a tensor"] = None
             elif tensor is None and not k.is_number(self.scope.kind(other)):
@@ -225,6 +224,9 @@ class _Follower(CallFollower):
                     f"{self.scope.quote(other)} in {shown} may not be a number; compare with a tensor instead"
                 )
             self._compared(node, other, dtype, shown)
+            if named:
+                self.climb(comparison, "bool")
+                return
             self.flow.leaves, self.flow.meets = DECISIONS, self.flow.meets or tensor is not None
             return
         if len(comparison.ops) > 1 or not isinstance(comparison.ops[0], _ORDER) or tensor is None:
@@ -285,7 +287,8 @@ class _Follower(CallFollower):
         """Check all uses of the name to which a statement assigns the number."""
         if self._goes_into_tensor(target) or ast.unparse(target) == self.buffer:
             return
-        if isinstance(target, ast.Attribute) and self._is_recorded(target):
+        if (condition := condition_to_record(self.scope, target)) is not None:
+            self.flow.conditions[condition] = None
             return
         if not isinstance(target, ast.Name):
             raise Refusal(
@@ -345,18 +348,6 @@ class _Follower(CallFollower):
         for one in changes:
             self.flow.conditions[f"{self.scope.quote(one)} is the same up to rounding"] = None
         return bool(changes)
-
-    def _is_recorded(self, target: ast.Attribute) -> bool:
-        """Return whether a number is stored on the module for others to read, and no method of the project reads it."""
-        owner, function = self.scope.function.owner, self.scope.function
-        if owner is None or not self.scope.project.is_module_class(owner) or target.attr in owner.methods:
-            return False
-        if not isinstance(target.value, ast.Name) or target.value.id != self_name(function):
-            return False
-        if any(not use.stored for use in Attribute(owner, target.attr, self.scope.project).uses()):
-            return False
-        self.flow.conditions[f"other code accepts `self.{target.attr}` as a 0-dim tensor"] = None
-        return True
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
         """Return whether a number is assigned to elements of a tensor, which converts any value to its own dtype.

@@ -18,6 +18,7 @@ MARK = "__dynalint_side__"
 
 Key = tuple[int, bool | None]
 Insertion = tuple[int, int, str]
+_NUMBERS_IN = frozenset({"isnan", "isinf", "isfinite", "any", "all"})
 _Span = tuple[int, int]
 _SIMPLE = (
     ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Delete, ast.Pass, ast.Assert,
@@ -258,7 +259,7 @@ def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
         tests: list[ast.expr] = []
         if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
             tests = [node.test]
-        elif isinstance(node, ast.BoolOp):
+        elif isinstance(node, ast.BoolOp) and not all(map(_asks_for_numbers, node.values[1:])):
             tests = node.values[:-1]
         elif isinstance(node, ast.comprehension):
             tests = node.ifs
@@ -266,6 +267,14 @@ def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
             if _touch(file.span(test), spans):
                 found.setdefault(file.span(test), test)
     yield from found.values()
+
+
+def _asks_for_numbers(test: ast.expr) -> bool:
+    """Return whether a test only looks for NaN or infinite values, so that it is the same if it always runs."""
+    nodes = [one for one in ast.walk(test) if not isinstance(one, ast.expr_context)]
+    called = [one.func.attr for one in nodes if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
+    plain = all(isinstance(one, ast.Name | ast.Attribute | ast.Call) for one in nodes)
+    return plain and {*called} <= _NUMBERS_IN and len(called) == sum(isinstance(one, ast.Call) for one in nodes)
 
 
 def _bare(test: ast.expr) -> ast.expr:

@@ -537,3 +537,59 @@ def test_each_telling_trial_comes_with_numbers_of_which_the_exponential_is_infin
     for trial in trials:
         (drawn,), _ = trial.of(call)
         assert any(one.argmax() == drawn.argmax() and one.exp().isinf().any() for one in tried if one.isfinite().all())
+
+
+def test_gradients_that_are_nothing_but_rounding_are_equal_in_practice() -> None:
+    import torch
+
+    from dynalint.confirm.worker.comparing.differences import Equality, difference
+    from dynalint.confirm.worker.comparing.observing import Observation
+
+    one, other, larger = (
+        Observation(gradients={"w": torch.tensor(numbers)})
+        for numbers in ([3e-9, 0.0, -1e-9], [0.0, 7e-9, 1e-9], [0.0, 7e-4, 1e-9])
+    )
+    assert difference(one, other, Equality(exact=False)) is not None
+    assert difference(one, other, Equality(exact=False, practical=True)) is None
+    assert difference(one, larger, Equality(exact=False, practical=True)) is not None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "where", "kept", "new", "same"),
+    [
+        ("return", "output", (0.0, 1), (0.0,), True),
+        ("return", "output", (0.0, 1), (0.5,), False),
+        ("return", "output", (0.0, 1), ([0.0],), False),
+        ("", "output", (0.0, 1), (0.0,), False),
+        ("log", "state", {"log": {"a": 2}}, {"a": 2}, True),
+        ("log", "state", {"log": {"a": 2}}, {"a": 3}, False),
+        ("log", "state", {"log": {"a": 2}}, {"b": 2}, False),
+    ],
+)
+def test_tensors_in_the_place_of_numbers(numbers: str, where: str, kept: Any, new: Any, same: bool) -> None:
+    import torch
+
+    from dynalint.confirm.worker.comparing.differences import Equality, difference
+    from dynalint.confirm.worker.comparing.observing import Observation
+
+    changed: Any = (
+        (torch.tensor(new[0]), 1) if where == "output" else {"log": {key: torch.tensor(new[key]) for key in new}}
+    )
+    equality = Equality(numbers=frozenset({numbers}), practical=True)
+    found = difference(Observation(**{where: kept}), Observation(**{where: changed}), equality)
+    assert (found is None) == same
+
+
+@pytest.mark.parametrize("called", [True, False])
+def test_code_that_the_project_calls_gets_the_dimensions_of_the_call(tmp_path: Path, called: bool) -> None:
+    caller = (
+        "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.linear = nn.Linear(8, 8)\n        self.loss = Loss()\n\n"
+        "    def forward(self, x, y):\n        return self.loss(self.linear(x), y, y > 0.1)\n"
+    )
+    (tmp_path / "model.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Loss(nn.Module):\n    def forward(self, one, other, mask):\n"
+        "        return (one[mask] - other[mask]).square().mean()\n" + (f"\n\n{caller}" if called else "")
+    )
+    outcomes = {fixed.verification.outcome for fixed in fixed_in(tmp_path) if fixed.verification is not None}
+    assert outcomes == ({"proven"} if called else set())

@@ -100,8 +100,9 @@ def _changed(scope: Scope, name: str) -> Iterator[ast.stmt | ast.expr]:
                 by_name[base].append(node)
         known[_changed] = by_name
     for node in known[_changed].get(name, ()):
-        number = isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
-        if not (number and k.is_number(kind_of_name(scope, name, node))):
+        summed = isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+        kinds = kind_of_name(scope, name, node).members if summed else ()
+        if not kinds or not all(k.is_number(one) or isinstance(one, k.Sequence) for one in kinds):
             yield node
 
 

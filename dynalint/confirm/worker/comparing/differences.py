@@ -25,6 +25,8 @@ _AVOIDED = (
 )
 # torch warns about values that a branch computes from too few elements, even if they are not selected.
 _TOO_FEW = ("std(): degrees of freedom is <= 0", "var(): degrees of freedom is <= 0")
+# Stands for the output among the names of attributes, none of which can be a keyword.
+OUTPUT = "return"
 # Reported when practical equality ignores a difference on non-finite inputs.
 NOT_FINITE = "results differ where inputs are infinite or NaN"
 # Reported when practical equality accepts the neutral element for the exception that torch raises for an empty tensor.
@@ -40,7 +42,8 @@ class Equality:
 
     `exact` requires identical numbers. Otherwise, numbers must agree within the precision of their dtype. Autograd does
     not guarantee the order in which it sums gradients, so even if `exact` is true, gradients may differ by a sum's
-    rounding. `numbers` are attributes in which a 0-dim tensor may replace a Python number. `unmoved` are attributes
+    rounding. `numbers` are attributes in which a 0-dim tensor may replace a Python number, and `OUTPUT` if it also may
+    in the output. `unmoved` are attributes
     whose tensor may keep its device and dtype, if equality is practical. `compiled` allows what a
     compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical` allows
     what a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero gradients instead of none
@@ -69,7 +72,9 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
         return f"exception: {_raised(one.error)} became {_raised(other.error)}"
     checks: list[tuple[str, Any, Any]] = []
     if one.error is None:
-        checks += [("output", one.output, other.output), ("input", one.inputs, other.inputs)]
+        outputs = one.output, other.output
+        outputs = _as_numbers(*outputs) if OUTPUT in equality.numbers else outputs
+        checks += [("output", *outputs), ("input", one.inputs, other.inputs)]
     for where, left, right in checks:
         found = _differ(where, left, right, equality, set())
         if found:
@@ -209,11 +214,8 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
                 continue  # One is a module, and the other is its TorchScript version.
             return f"{_kept(name)}: {'gone' if name in one.state else 'new'}"
         left, right = one.state[name], other.state[name]
-        if number and isinstance(right, torch.Tensor) and right.dim() == 0 and isinstance(left, int | float):
-            if right.is_floating_point():
-                left = torch.tensor(left, dtype=right.dtype, device=right.device)
-            else:
-                right = right.item()
+        if number:
+            left, right = _as_numbers(left, right)
         unmoved = equality.practical and name.rpartition(".")[2] in equality.unmoved
         if unmoved and isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
             right = right.to(left)
@@ -221,6 +223,21 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
         if found:
             return found
     return None
+
+
+def _as_numbers(one: Any, other: Any) -> tuple[Any, Any]:
+    """Return two values in a form to compare if a 0-dim tensor may take the place of a number, or of one inside."""
+    if isinstance(one, dict) and isinstance(other, dict) and list(one) == list(other):
+        left, right = _as_numbers([*one.values()], [*other.values()])
+        return dict(zip(one, left, strict=True)), dict(zip(one, right, strict=True))
+    if type(one) is type(other) and type(one) in (list, tuple) and len(one) == len(other):
+        pairs = [_as_numbers(*pair) for pair in zip(one, other, strict=True)]
+        return type(one)(left for left, _ in pairs), type(one)(right for _, right in pairs)
+    if not isinstance(other, torch.Tensor) or other.dim() or not isinstance(one, int | float):
+        return one, other
+    if other.is_floating_point():
+        return torch.tensor(one, dtype=other.dtype, device=other.device), other
+    return one, other.item()
 
 
 def _kept(name: str) -> str:
@@ -303,11 +320,10 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
     left, right = one.detach(), other.detach()
     if equality.any_float and left.is_floating_point():
         return None
-    if equality.computed_in is not None or not equality.exact or equality.compiled:
-        same = close(left, right, equality.computed_in)
-    else:
-        same = _equal_bits(left, right) or (equality.practical and _within_tolerances(left, right))
-    if same:
+    rounds = equality.computed_in is not None or not equality.exact or equality.compiled
+    same = close(left, right, equality.computed_in) if rounds else _equal_bits(left, right)
+    # A sum that cancels out leaves nothing but rounding errors, which only an absolute tolerance allows.
+    if same or (equality.practical and _within_tolerances(left, right)):
         return None
     before, after = _numbers(one), _numbers(other)
     return f"{where}: {_first_apart(left, right)}" if before == after else f"{where}: {before} became {after}"

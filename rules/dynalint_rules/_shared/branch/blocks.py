@@ -120,6 +120,9 @@ def head_of(scope: Scope, statement: ast.If) -> ast.If:
 
 def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[ast.stmt]]) -> Chain:
     last: ast.stmt = head
+    rest = _skipped(scope, head, bodies)
+    if rest:
+        bodies, last = [head.body[:-1], rest], rest[-1]
     outer = _outermost(scope, head)
     leaving = [isinstance(body[-1], ast.Return) if body else False for body in bodies]
     if any(leaving) and not leaving[-1] and not bodies[-1] and outer is not None:
@@ -135,6 +138,12 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
             "it at the end"
         )
     return Chain(head, tuple(tests), blocks, last, is_elif(scope, head))
+
+
+def _skipped(scope: Scope, head: ast.If, bodies: Sequence[list[ast.stmt]]) -> list[ast.stmt]:
+    """Return the rest of an iteration if it is skipped by `if test: continue`, as the other branch of this test."""
+    alone = len(bodies) == 2 and not head.orelse and isinstance(head.body[-1], ast.Continue)
+    return statements_after(scope, head) if alone and isinstance(scope.parents[head], ast.For) else []
 
 
 def _outermost(scope: Scope, head: ast.If) -> ast.If | None:

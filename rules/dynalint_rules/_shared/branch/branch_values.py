@@ -209,8 +209,8 @@ def flow_of_numbers(scope: Scope, sides: Sequence[BranchValue], reads: Sequence[
     return flow
 
 
-def reads_of_number(scope: Scope, name: str, head: ast.If) -> list[ast.expr]:
-    """Return the expressions that read a number that the branches of an `if` assign.
+def reads_of_number(scope: Scope, name: str, assigned: Sequence[ast.stmt]) -> list[ast.expr]:
+    """Return the expressions that read a number that statements, such as an `if`, assign in one of two branches.
 
     Raises:
         Refusal: If a nested function reads it, or another statement modifies it in place.
@@ -219,7 +219,8 @@ def reads_of_number(scope: Scope, name: str, head: ast.If) -> list[ast.expr]:
     if any(use not in own for use in scope.names.get(name, [])):
         raise Refusal(f"`{name}` is used in a nested function; pass a tensor to that function instead")
     for store in stores(scope, name):
-        if isinstance(scope.parents.get(store), ast.AugAssign) and not within(store, head, scope):
+        known = any(within(store, one, scope) for one in assigned)
+        if isinstance(scope.parents.get(store), ast.AugAssign) and not known:
             raise Refusal(f"another statement modifies `{name}` in place; write it as `{name} = ...` first")
-    inside = in_one_loop(scope, head, head)
-    return [node for node in loads(scope, name) if inside or not within(node, head, scope)]
+    inside = in_one_loop(scope, assigned[0], assigned[0])
+    return [node for node in loads(scope, name) if inside or not within(node, assigned[0], scope)]

@@ -27,6 +27,7 @@ _SAFE_ARGUMENT = {
 }
 # Names with which a function may turn gradients on again.
 _ENABLING = frozenset({"enable_grad", "set_grad_enabled"})
+_MARGINS = ("eps", "smooth", "tiny")
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
 # Functions that raise or are not finite at some points, and for which no single value is always safe.
@@ -92,7 +93,7 @@ def _is_float(scope: Scope, node: ast.expr) -> bool:
 
 def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:
     if isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
-        return [_divisor(scope, node.right)] if _is_tensor(scope, node.right) else []
+        return _divisor(scope, node.right)
     if isinstance(node.op, ast.Pow):
         return _of_power(scope, node.left, node.right)
     return []
@@ -118,7 +119,7 @@ def _of_call(scope: Scope, node: ast.Call, *, gradients: bool) -> list[Guarded]:
     if last in _POWERS and len(arguments) == 2:
         return _of_power(scope, arguments[0], arguments[1])
     if last in _DIVISIONS:
-        return [_divisor(scope, one) for one in arguments[1:] if _is_tensor(scope, one)]
+        return [guarded for one in arguments[1:] for guarded in _divisor(scope, one)]
     if last == "binary_cross_entropy" and arguments and _is_sigmoid(scope, arguments[0]):
         return []
     if last in _SAFE_ARGUMENT and arguments:
@@ -137,8 +138,25 @@ def _is_sigmoid(scope: Scope, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and callee_of(scope, node).endswith(".sigmoid")
 
 
-def _divisor(scope: Scope, node: ast.expr) -> Guarded:
-    return Guarded(node, "1", counts=not scope.careful and is_count(scope, node))
+def _divisor(scope: Scope, node: ast.expr) -> list[Guarded]:
+    """Return a divisor, unless it is a number, or the code itself keeps it away from zero, as in `x.sum() + eps`."""
+    if not _is_tensor(scope, node) or (isinstance(node, ast.BinOp) and _adds_margin(scope, node)):
+        return []
+    return [Guarded(node, "1", counts=not scope.careful and is_count(scope, node))]
+
+
+def _adds_margin(scope: Scope, total: ast.BinOp) -> bool:
+    """Return whether one operand of a sum is a small number that keeps it away from zero, by its value or its name."""
+    if not isinstance(total.op, ast.Add):
+        return False
+    for one in (total.left, total.right):
+        name = one.attr if isinstance(one, ast.Attribute) else one.id if isinstance(one, ast.Name) else ""
+        small = any(word in name.lower() for word in _MARGINS)
+        if isinstance(one, ast.Constant) and isinstance(one.value, int | float) and one.value > 0:
+            return True
+        if small and (k.is_number(scope.kind(one)) or isinstance(scope.kind(one), k.Unknown)):
+            return True
+    return False
 
 
 def _of_power(scope: Scope, base: ast.expr, exponent: ast.expr) -> list[Guarded]:

@@ -19,7 +19,7 @@ from dynalint_rules._code.names import (
     within,
 )
 from dynalint_rules._code.raising import raising_conditions
-from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.blocks import (
     Assignment,
     Block,
@@ -172,6 +172,9 @@ class Writer:
             self.conditions.append(found[1])
             self.lines.append(f"{name} {self._without_test(only, found[0])}")
             return
+        if (added := self._added(name, values)) is not None:
+            self.lines.append(added)
+            return
         sides: list[BranchValue] = []
         texts: list[str] = []
         for index, assignment in enumerate(values):
@@ -185,12 +188,42 @@ class Writer:
             self.lines.append(f"{name} = {held_together(texts[0])}")
             return
         if all(k.is_number(side.kind) for side in sides):
-            self.flow.add(flow_of_numbers(scope, sides, reads_of_number(scope, name, head)))
+            self.flow.add(flow_of_numbers(scope, sides, reads_of_number(scope, name, [head])))
         else:
             self._require_tensors(sides, name)
             written = [side.node for side in sides if side.node is not None]
             texts = without_zeros(scope, written, texts) if len(written) == len(texts) else texts
         self.lines.append(f"{name} = {self._where(texts)}")
+
+    def _added(self, name: str, values: Sequence[Assignment | None]) -> str | None:
+        """Return a sum that adds zero for one side, if the old value may be a number or has other references."""
+        scope, index = self.scope, int(values[0] is None)
+        only = values[index]
+        if len(values) != 2 or values[1 - index] is not None or only is None:
+            return None
+        total = only.value
+        sign = _OPERATORS.get(type(total.op)) if isinstance(total, ast.BinOp) else None
+        if not isinstance(total, ast.BinOp) or sign not in ("+", "-") or total.left in scope.renamed:
+            return None
+        if not isinstance(total.left, ast.Name) or total.left.id != name:
+            return None
+        kind, added = kind_of_name(scope, name, only.statement), scope.kind(total.right)
+        if k.is_number(kind) and k.is_number(added):
+            reads = reads_of_number(scope, name, [self.chain.head, only.statement])
+            sides = [BranchValue(None, kind, name), BranchValue(total, scope.kind(total))]
+            self.flow.add(flow_of_numbers(scope, sides, reads))
+        elif as_tensor(added) is None or (as_tensor(kind) is not None and self._replaces(only)):
+            return None
+        elif as_tensor(kind) is None:
+            self.conditions.append(f"other code accepts a `{name}` of nothing as a 0-dim tensor")
+        self.conditions += FOR_TENSORS
+        texts = ["0", "0"]
+        texts[index] = self._operand(total.right, self._rendered(total.right, index), index)
+        return f"{name} {sign}= {self._where(texts)}"
+
+    def _replaces(self, assignment: Assignment) -> bool:
+        """Return whether an assignment to a tensor's name may assign another tensor."""
+        return assignment.operator is None or is_own(self.scope, assignment.name, assignment.statement)
 
     def _without_test(self, assignment: Assignment, index: int) -> str:
         """Return an assignment after its target, as in `= x` or `+= x`, that has the right value for both sides."""

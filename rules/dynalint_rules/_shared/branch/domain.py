@@ -28,6 +28,7 @@ _SAFE_ARGUMENT = {
 # Names with which a function may turn gradients on again.
 _ENABLING = frozenset({"enable_grad", "set_grad_enabled"})
 _MARGINS = ("eps", "smooth", "tiny")
+_MOST_MARGIN = 0.01
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
 # Functions that raise or are not finite at some points, and for which no single value is always safe.
@@ -152,7 +153,7 @@ def _adds_margin(scope: Scope, total: ast.BinOp) -> bool:
     for one in (total.left, total.right):
         name = one.attr if isinstance(one, ast.Attribute) else one.id if isinstance(one, ast.Name) else ""
         small = any(word in name.lower() for word in _MARGINS)
-        if isinstance(one, ast.Constant) and isinstance(one.value, int | float) and one.value > 0:
+        if isinstance(one, ast.Constant) and isinstance(one.value, float) and 0 < one.value <= _MOST_MARGIN:
             return True
         if small and (k.is_number(scope.kind(one)) or isinstance(scope.kind(one), k.Unknown)):
             return True

@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dynalint.rulekit import Refusal, k, rw, step, walk_function
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.eager import is_in_eager_code
+from dynalint_rules._code.effects import SHOWS
 from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameters, statement_of
 from dynalint_rules._code.passed_values import asks_for_tensor, condition_to_record, is_returned
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
@@ -152,13 +154,16 @@ class _Follower(CallFollower):
             self.flow.conditions.update(dict.fromkeys(window[1]))
 
     def _formatted(self, part: ast.FormattedValue) -> None:
-        """Refuse an f-string, which breaks the graph with a tensor as well.
+        """Check an f-string.
 
-        Raises:
-            Refusal: Always.
+        A 0-dim tensor is formatted like its number, but printing the text or joining it with others breaks the graph.
         """
-        shown = self.scope.quote(part.value)
-        raise Refusal(f"{shown} is only shown; move the statement under `if not torch.compiler.is_compiling():`")
+        text = self.scope.parents.get(part)
+        user = self.scope.parents.get(text) if text is not None else None
+        shows = isinstance(user, ast.Call) and callee(self.scope, user).startswith(SHOWS)
+        if shows or isinstance(user, ast.GeneratorExp | ast.ListComp):
+            shown = self.scope.quote(part.value)
+            raise Refusal(f"{shown} is only shown; move the statement under `if not torch.compiler.is_compiling():`")
 
     def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: k.DType | None) -> None:
         other = operation.right if node is operation.left else operation.left

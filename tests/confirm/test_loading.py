@@ -82,6 +82,24 @@ def test_versions_share_compiled_files_but_no_code(package: Path, monkeypatch: p
         assert loading.load_target(target)(None) == "changed"
 
 
+def test_folders_without_init_in_a_package_belong_to_a_version(package: Path) -> None:
+    """Such a package looks its parent up in `sys.modules` when a part of it is imported."""
+    (package / "parts").mkdir()
+    (package / "parts" / "first.py").write_text("from .. import b\n\ndef f():\n    return b.value\n")
+    (package / "parts" / "later.py").write_text("from . import first\n\ndef f():\n    return -first.f()\n")
+    texts = [f"value = {number}\n" for number in (2, 3)]
+    versions = [Version([str(package.parent)], [], {str(package / "b.py"): text}) for text in texts]
+    for name, sign in (("first", 1), ("later", -1)):
+        found = []
+        for version in versions:
+            with version.active():
+                path = str(package / "parts" / f"{name}.py")
+                target = {"path": path, "module": f"pkg_under_test.parts.{name}", "qualname": "f"}
+                found.append(loading.load_target(target)())
+        assert found == [2 * sign, 3 * sign]
+    assert "pkg_under_test.parts" not in sys.modules
+
+
 def test_overrides_hold_for_files_loaded_by_path(tmp_path: Path) -> None:
     script = tmp_path / "my-script.py"
     script.write_text("kind = 'file'\n")

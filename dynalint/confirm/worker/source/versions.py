@@ -11,7 +11,7 @@ import linecache
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -99,8 +99,7 @@ class Version:
     def _look_through(self) -> Iterator[str]:
         # An installed module keeps its name.
         for name in sys.modules.keys() - self._foreign:
-            file = file_of(sys.modules[name])
-            if file is not None and _is_in_any(file, self._folders):
+            if any(_is_in_any(place, self._folders) for place in _places(sys.modules[name])):
                 yield name
             else:
                 self._foreign.add(name)
@@ -110,6 +109,20 @@ class Version:
         if known is None:
             known = self._overridden[file] = real_path(file) in self._files
         return known
+
+
+def _places(module: ModuleType) -> list[str]:
+    """Return a module's file or, if it is a folder without `__init__.py`, its folders.
+
+    Such a package looks its parent up in `sys.modules`, so it has to come and go with it.
+    """
+    file = file_of(module)
+    if file is not None:
+        return [file]
+    with suppress(Exception):  # anything can be in `sys.modules`
+        folders = object.__getattribute__(module, "__dict__").get("__path__", ())
+        return [folder for folder in folders if isinstance(folder, str)]
+    return []
 
 
 @cache

@@ -177,6 +177,9 @@ def _failures(writer: _FindingWriter) -> list[Finding]:
     frame = confirmation.own_frame(error.stack) if error is not None and error.type == _FAILS_IN_TRACING else None
     if error is None or frame is None or (result.comparison is not None and not result.comparison.same):
         return []
+    own = (one for one in error.stack if confirmation.is_place(one.file, one.line))
+    if any(confirmation.sources.is_handled(one.file, one.line) for one in own):
+        return []  # eager code may raise an exception there, too, and handle it
     function = confirmation.sources.function_at(frame.file, frame.line) or frame.function
     return [
         writer.finding(

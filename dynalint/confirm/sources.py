@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -73,6 +74,19 @@ class UserSources:
             self._functions[path] = functions_of("\n".join(self.lines(path)))
         around = [(last - first, name) for first, last, name in self._functions[path] if first <= line <= last]
         return min(around)[1] if around else ""
+
+    def is_handled(self, path: str, line: int) -> bool:
+        """Return whether a line is in a `try` that may handle an exception there."""
+        return any(first <= line <= last for first, last in _handled("\n".join(self.lines(path))))
+
+
+@lru_cache(maxsize=64)
+def _handled(text: str) -> list[tuple[int, int]]:
+    """Return the first and last lines of the code in each `try` of a module that has an `except`."""
+    with suppress(SyntaxError, ValueError, RecursionError):
+        tries = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Try) and one.handlers]
+        return [(one.body[0].lineno, one.body[-1].end_lineno or one.lineno) for one in tries]
+    return []
 
 
 @lru_cache(maxsize=64)

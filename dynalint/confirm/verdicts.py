@@ -31,8 +31,8 @@ _WAYS = 4  # The maximum number of roots to try for a finding, nearest first.
 _DECIDED = (_CONFIRMED, _LATENT, _REFUTED)
 _NOT_REACHED = (_UNREACHED, _FAILED)
 _BREAKS = frozenset(("Unsupported", "UserError"))
-# If a target fails in one of these phases, parts of it may still run.
-_NO_CALL = ("build", "inputs", "run", "process")
+# If a target fails in one of these phases, parts of it may still run: those in other files, if it cannot be imported.
+_NO_CALL = ("import", "build", "inputs", "run", "process")
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,14 @@ def with_verdicts(confirmation: Confirmation) -> list[Finding]:
 
 def not_run(confirmation: Confirmation) -> list[Located]:
     """Return findings whose roots could not be run. A root that is a local function cannot even be a target."""
-    problems = [(one, one.problem) for one in confirmation.results if one.problem is not None]
-    failed = [one for one, problem in problems if problem.phase in _NO_CALL and problem.outcome != "budget"]
+    problems = [(one.target, one.problem) for one in confirmation.results if one.problem is not None]
+    failed = [(one, why.phase) for one, why in problems if why.phase in _NO_CALL and why.outcome != "budget"]
 
     def is_stuck(placed: Located, best: Verdict | None) -> bool:
         if best is None:
             return not placed.leads and placed.finding.category in CONFIRMABLE
-        return best[0] in _NOT_REACHED and any(_concerns(one, placed) for one in failed)
+        ways = [(one, how) for one, how in failed if is_way_to(one, placed)]
+        return best[0] in _NOT_REACHED and any(how != "import" or str(one.path) != placed.path for one, how in ways)
 
     found = zip(confirmation.placed, _best(confirmation), strict=True)
     return [placed for placed, best in found if is_stuck(placed, best)]

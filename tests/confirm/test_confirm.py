@@ -580,6 +580,20 @@ def test_parts_are_run_where_the_root_cannot_be(project: Project) -> None:
     assert "Asking was not run" in found[1].evidence.detail
 
 
+def test_parts_in_other_files_run_if_their_root_cannot_be_imported(project: Project) -> None:
+    gate = "def gate(x: torch.Tensor):\n    if x.sum() > 0:\n        return x\n    return -x\n"
+    project.write("ops.py", f"import torch\n\n{gate}")
+    project.write("model.py", f"import no_such_package\nimport torch\nfrom torch import nn\nimport ops\n\n{gate}")
+    places = [(file, ["Model.forward", "gate"]) for file in ("ops.py", "model.py")]
+    asked = [project.finding(file, "x.sum() > 0", "gate", gb=["GB0170"], region=region) for file, region in places]
+    ways = {one.path: [project.target(one.path, "gate")] for one in asked}
+    roots = [project.target("model.py", "Model")]
+    found = {one.path: one for one in confirm(asked, roots, project.options(), parts=lambda one: ways[one.path])}
+    assert found["ops.py"].evidence.status == "confirmed"
+    assert found["model.py"].evidence.status == "unconfirmed"
+    assert "`no_such_package` is not installed" in found["model.py"].evidence.detail
+
+
 def test_nothing_is_run_where_no_sandbox_holds_and_the_report_says_so(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -273,6 +273,35 @@ def test_guessed_inputs_have_other_numbers_of_dimensions_where_the_fix_depends_o
     assert verification.outcome == "proven", verification
 
 
+REMEMBERED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, x):
+        h = self.linear(x)
+        self.mean.copy_(0.9 * self.mean + 0.1 * h.detach().mean())
+        hard = h > 0
+        if hard.any():
+            h[hard] = h[hard] * self.mean.clone()
+        return h
+"""
+
+
+def test_state_that_remembers_infinite_inputs_makes_results_differ_only_where_equality_is_exact(prove: Prove) -> None:
+    old = "        if hard.any():\n            h[hard] = h[hard] * self.mean.clone()"
+    edit = (old, "        h = torch.where(hard, h * self.mean.clone(), h)")
+    verification = prove(REMEMBERED, edit, inputs="(torch.randn(5, 8),)", safety="conditional", practical=True)
+    assert verification.outcome == "proven", verification
+    verification = prove(REMEMBERED, edit, inputs="(torch.randn(5, 8),)", safety="conditional")
+    assert verification.outcome == "refuted", verification
+
+
 def test_infinite_sums_of_half_precision_are_reached(prove: Prove) -> None:
     old = "if h.dtype == torch.float16 and torch.isinf(h).any():\n    h = torch.clamp(h, -1000, 1000)"
     new = "if h.dtype == torch.float16:\n    h = torch.where(torch.isinf(h).any(), torch.clamp(h, -1000, 1000), h)"

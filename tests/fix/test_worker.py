@@ -593,3 +593,14 @@ def test_code_that_the_project_calls_gets_the_dimensions_of_the_call(tmp_path: P
     )
     outcomes = {fixed.verification.outcome for fixed in fixed_in(tmp_path) if fixed.verification is not None}
     assert outcomes == ({"proven"} if called else set())
+
+
+def test_infinite_elements_do_not_make_indices_negative() -> None:
+    import torch
+
+    from dynalint.confirm.worker.comparing.trials import broken_trials
+
+    call = (torch.ones(5, 3), torch.arange(5)), {}
+    for trial, _ in zip(broken_trials(), range(20), strict=False):
+        (_, indices), _ = trial.of(call)
+        assert indices.min() >= 0

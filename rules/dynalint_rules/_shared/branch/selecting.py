@@ -55,6 +55,7 @@ from dynalint_rules._shared.text import held_together, indentation, inner_indent
 
 # With more of them, the new code is harder to read than the branch.
 _MOST_GUARDS = 4
+_MOST_REPEATED = 4
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 
 
@@ -374,6 +375,13 @@ class Writer:
             lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]
         after = statements_after(self.scope, head)
         run = [head, *after[: after.index(last) + 1]] if last in after else [head]
+        if python is not None and len(run) > 1:  # the rest of an iteration also runs if the Python part is false
+            if len(run) > _MOST_REPEATED:
+                raise Refusal(
+                    f"the rest of the iteration also runs unless `{python}`; test `{python}` in a separate `if`"
+                )
+            texts = [moved_left(self.scope.text(one), -len(step)) for one in run[1:]]
+            lines += ["else:", *(f"{step}{text}" for text in texts)]
         apart = last is not head and last not in after
         if any(isinstance(use, ast.AST) and within(use, one, self.scope) for use, _ in self.flow.edits for one in run):
             raise Refusal("the number that the branches assign is used between them; use it after the last of them")

@@ -1,7 +1,10 @@
-"""Loops that store a number in the first elements of each row, or in all others.
+"""Loops that store a number in the first elements of each row, or in all others, and loops that count elements.
 
 for i, length in enumerate(lengths.tolist()):   mask[torch.arange(mask.shape[1]) >= lengths.unsqueeze(1)] = True
     mask[i, length:] = True
+
+for label in labels.tolist():                   counts.index_add_(0, labels, torch.ones_like(labels))
+    counts[label] += 1
 """
 
 from __future__ import annotations
@@ -57,6 +60,38 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
         lines = [f"{name} = {chosen}", f"{rows}[{name}] = {number}"]
     edits = rw.written(scope.file, (loop, lines))
     return Rewrite("Fill all rows at once", "conditional", edits, (every,), scope.imports)
+
+
+def counted_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
+    """Return the rewrite of a loop that adds a number to the element of each index, or None for anything else."""
+    match loop:
+        case ast.For(ast.Name(index), read, [ast.AugAssign(ast.Subscript(counts, ast.Name(where)), op, value)], []):
+            pass
+        case _:
+            return None
+    source, tensor = _unlisted(scope, read), scope.tensor(counts)
+    indices = scope.tensor(source)
+    if (
+        where != index
+        or not isinstance(op, ast.Add)
+        or any(not within(one, loop, scope) for one in loads(scope, index))
+    ):
+        return None
+    if indices is None or indices.rank not in (1, None) or tensor is None or tensor.rank != 1:
+        return None
+    if not isinstance(source, ast.Name | ast.Attribute) or not _is_number(scope, value, {index}):
+        return None
+    given, target = scope.text(source), scope.text(counts)
+    number = value.value if isinstance(value, ast.Constant) else None
+    made, amount = ("ones_like", "") if number == 1 else ("full_like", f", {scope.text(value)}")
+    dtype = "" if tensor.dtype == indices.dtype == "int" else f", dtype={target}.dtype"
+    line = f"{target}.index_add_(0, {given}, {scope.torch}.{made}({given}{amount}{dtype}))"
+    condition = (
+        f"{scope.quote(source)} has one dimension and no negative element, on the device of {scope.quote(counts)}"
+    )
+    return Rewrite(
+        "Count all elements at once", "conditional", rw.written(scope.file, (loop, [line])), (condition,), scope.imports
+    )
 
 
 def column_of(scope: Scope, lengths: ast.expr, *, flat: bool = False) -> str:

@@ -217,7 +217,7 @@ def _scenes(
         yield _Scene(pair, search.worth_comparing(islice(endless, _MORE_DRAWN), pair.probe), training)
     if search.half and search.goes_on():
         pair = Pair(one, other, equality, training=True, change=HALF)
-        large = (BASE, *USUAL, LARGEST, *islice(broken_trials(), _BROKEN))
+        large = (BASE, *USUAL, LARGEST, *islice(broken_trials(wild=True), _BROKEN))
         yield _Scene(pair, search.worth_comparing(large, pair.probe), training=True, change=HALF)
     for precision in PRECISIONS:
         # Results rounded to bfloat16 are always compared at that precision. If a number became a tensor, it is float32,
@@ -228,7 +228,7 @@ def _scenes(
         wanted = replace(wanted, converted=equality.practical)
         pair = Pair(one, other, wanted, training=True, change=precision)
         yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
-    broken = broken_trials()
+    broken = broken_trials(wild=True)
     for state in (None, *STATES, *MORE_STATES):
         if search.goes_on():
             pair = Pair(one, other, equality, training=True, change=state)

@@ -314,15 +314,19 @@ def random_trials() -> Iterator[Trial]:
         seed += 1
 
 
-def broken_trials() -> Iterator[Trial]:
-    """Yield an endless series of trials with a non-finite element, to run on separate callables."""
+def broken_trials(*, wild: bool = False) -> Iterator[Trial]:
+    """Yield an endless series of trials with a non-finite element, to run on separate callables.
+
+    If they are `wild`, integers may be out of range, for checks that reject them.
+    """
     for seed in itertools.count(10_000):
         choose = random.Random(seed)  # noqa: S311 - as above
         floats, how = choose.choice([(apart, "apart"), (negative, "negative"), (positive, "positive")])
         value, words = choose.choice([("inf", "infinite"), ("-inf", "infinite and negative"), ("nan", "NaN")])
         where, which = choose.choice([("the first tensor", (0, 1)), ("the others", (1, None)), ("each", (0, None))])
         name = f"random inputs {how}, one element of {where} {words}"
-        yield Trial(name, seed, floats, drawn, coin, spoilt=(ElementChange(float(value), which),))
+        ints = floats if wild else drawn
+        yield Trial(name, seed, floats, ints, coin, spoilt=(ElementChange(float(value), which),))
 
 
 def mixed_trials() -> Iterator[Trial]:

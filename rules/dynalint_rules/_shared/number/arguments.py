@@ -7,7 +7,7 @@ import re
 from abc import abstractmethod
 from dataclasses import replace
 
-from dynalint.rulekit import FunctionInfo, Refusal, k, rw, walk_function
+from dynalint.rulekit import FunctionInfo, Refusal, k, rw, walk, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.eager import is_in_eager_code, is_in_eager_test
 from dynalint_rules._code.names import loads, parameters, statement_of, stores, value_for
@@ -96,6 +96,8 @@ class CallFollower(Follower):
             found = detached(self.scope, read, read=other)
             self.flow.edits.append((other, found.text))
             self.flow.conditions |= dict.fromkeys(found.conditions)
+        elif other is not None and self._reads_followed(other):
+            pass  # the other bound becomes a tensor with the same name
         elif other is not None and k.is_number(self.scope.kind(other)):
             least, most = (rw.kept(file, bounds[one]) for one in ("min", "max"))
             function = rw.kept(file, call.func)
@@ -104,6 +106,11 @@ class CallFollower(Follower):
         elif other is not None and as_tensor(self.scope.kind(other)) is None:
             self.refuse(call, node)
         self._meet_argument(call, name, dtype)
+
+    def _reads_followed(self, node: ast.expr) -> bool:
+        """Return whether an expression reads a variable that holds the number."""
+        names = {one.id for one in self.targets}
+        return any(isinstance(one, ast.Name) and one.id in names for one in walk(node))
 
     def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
         subject = call.args[0] if name.startswith("torch.") and call.args else None

@@ -16,7 +16,7 @@ from dynalint_rules._shared.text import atom
 # Methods whose results do not share memory with the receiver.
 _FRESH = frozenset(
     "sum mean prod max min amax amin norm std var median mode argmax argmin any all count_nonzero logsumexp nansum "
-    "nanmean abs exp log sqrt square pow add sub mul div".split()
+    "nanmean abs exp log sqrt square pow add sub mul div percentile quantile".split()
 )
 
 

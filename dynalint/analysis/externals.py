@@ -39,6 +39,7 @@ _NUMPY_MAKERS = frozenset(
     "empty expand_dims eye flip full geomspace hstack identity linspace logspace ones outer repeat reshape roll sort "
     "stack tile transpose tri unique vstack zeros".split()
 )
+_NUMPY_RANGES = frozenset({"arange", "geomspace", "linspace", "logspace"})
 # The legacy constructors `torch.LongTensor(...)`, `torch.cuda.LongTensor(...)` and `torch.Tensor(...)`, by the dtype
 # that they create.
 _LEGACY_DTYPES: dict[DType, str] = {
@@ -314,7 +315,9 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
         return _numpy_of_arrays(name, args)
     if last in _NUMPY_REDUCTIONS and len(args) == 1 and "axis" not in keywords:
         return k.Tensor(None, 0, array=True, foreseen=not _has_several(args[0]))
-    return k.Tensor(array=True) if last in _NUMPY_MAKERS else UNKNOWN
+    if last not in _NUMPY_MAKERS:
+        return UNKNOWN
+    return k.Tensor(rank=1 if last in _NUMPY_RANGES else None, array=True)
 
 
 def _has_several(kind: Kind) -> bool:

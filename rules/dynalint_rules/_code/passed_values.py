@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from dynalint.rulekit import FunctionInfo, Project, k, walk_function
+from dynalint.rulekit import FunctionInfo, Project, k, walk, walk_function
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.names import has_one_value, last_value, loads, stores
 from dynalint_rules._code.order import always_runs, may_return_before
@@ -190,3 +190,13 @@ def _asks(node: ast.Call, name: str) -> bool:
     if called == "isinstance" and len(arguments) == 2:
         return arguments[0] == name and arguments[1] in ("torch.Tensor", "Tensor")
     return called in ("torch.is_tensor", "is_tensor") and arguments == [name]
+
+
+def is_root_argument(node: ast.expr, function: FunctionInfo) -> bool:
+    """Return whether a variable is an argument of compiled code, and nothing else."""
+    if not isinstance(node, ast.Name) or function.called_by:
+        return False
+    stored = {one.id for one in walk(function.node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return node.id not in stored and any(
+        one.arg == node.id for one in walk(function.node.args) if isinstance(one, ast.arg)
+    )

@@ -9,7 +9,6 @@ from dynalint.rulekit import (
     Branch,
     Call,
     Event,
-    FunctionInfo,
     Operation,
     Project,
     Rule,
@@ -22,12 +21,14 @@ from dynalint.rulekit import (
 from dynalint_rules._code.integer_arguments import TAKING_INTEGERS, integers
 from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.order import always_before
+from dynalint_rules._code.passed_values import is_root_argument
 from dynalint_rules._code.selection import reads_by_mask
 from dynalint_rules._code.settings import SCALARS
 from dynalint_rules._code.size_arguments import SIZES, sizes
 
+_RANGE = "builtins.range"
 # These run in Python or NumPy, so they always read the size.
-_IN_PYTHON = ("builtins.range", "numpy.arange")
+_IN_PYTHON = (_RANGE, "numpy.arange")
 # These only read a tensor if it is unpacked into dimensions with `*`.
 _PERMUTING = ("Tensor.permute", "torch.permute")
 # The results of these have a size that depends on data, even if the number is known.
@@ -60,8 +61,7 @@ class TensorAsSize(Rule):
             return
         if event.callee not in SIZES and event.callee not in _PERMUTING and not _takes_tensors(event):
             return
-        stored = event.callee in _IN_PYTHON
-        given = [node for node, kind in _given(event, sizes(event.callee, event.node)) if _holds_tensor(kind, stored)]
+        given = [node for node, kind in _given(event, sizes(event.callee, event.node)) if _is_size_read(event, kind)]
         given = [node for node in given if not _is_number_given(event, node, project)]
         if event.callee in SIZES or event.callee in _PERMUTING:
             given += _unpacked(event, project)
@@ -82,7 +82,7 @@ def _repetition(event: Operation) -> Iterator[Violation]:
     if event.operator is ast.Mult and any(isinstance(side, k.Sequence) for side in sides):
         for side in sides:
             tensor = k.only_tensor(side)
-            if tensor is not None and not is_stored_number(tensor):
+            if tensor is not None and not tensor.foreseen and not is_stored_number(tensor):
                 yield Violation(
                     event.node,
                     "multiplying a list by a tensor reads the tensor's value, which breaks the graph",
@@ -139,6 +139,13 @@ def _shown(event: Call, size: ast.expr, project: Project) -> str:
     return f"{'a tensor in' if holder else 'the tensor'} {quote(file, size)}"
 
 
+def _is_size_read(event: Call, kind: k.Kind) -> bool:
+    """Return whether a call reads a size. Dynamo cannot trace `range` of a tensor, even if it knows the number."""
+    if event.callee == _RANGE:
+        return k.only_tensor(kind) is not None
+    return _holds_tensor(kind, event.callee in _IN_PYTHON)
+
+
 def _holds_tensor(kind: k.Kind, stored: bool = False) -> bool:
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
         return any(_is_read(item, stored) for item in kind.items or (kind.element,))
@@ -165,18 +172,8 @@ def _is_number_given(event: Call, node: ast.expr, project: Project) -> bool:
         tensor.rank in (0, None)
         and tensor.dtype in ("int", None)
         and not tensor.array
-        and (tensor.origin is not None or _is_argument(one, event.function))
+        and (tensor.origin is not None or is_root_argument(one, event.function))
         for one, tensor in held
-    )
-
-
-def _is_argument(node: ast.expr, function: FunctionInfo) -> bool:
-    """Return whether a variable is an argument of compiled code, and nothing else."""
-    if not isinstance(node, ast.Name) or function.called_by:
-        return False
-    stored = {one.id for one in walk(function.node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    return node.id not in stored and any(
-        one.arg == node.id for one in walk(function.node.args) if isinstance(one, ast.arg)
     )
 
 

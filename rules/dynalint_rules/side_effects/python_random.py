@@ -32,6 +32,8 @@ _RUN_ONCE = frozenset({"sample", "shuffle", "seed"})
 # The other methods of a `random.Random` that Dynamo traces.
 _OF_OBJECTS = frozenset({"random", "seed", "getstate", "setstate"})
 _OBJECT = "random.Random."
+# Only numbers and tensors can be compared with a number like this, and a test of either breaks the graph.
+_ORDERING = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _CONVERSIONS = ("builtins.int", "builtins.float", "builtins.round")
 
 
@@ -148,8 +150,10 @@ def _is_untraced(scope: Scope, node: ast.expr) -> bool:
     if isinstance(parent, ast.BoolOp | ast.UnaryOp):
         return True
     if isinstance(parent, ast.Compare):
-        others = [one for one in (parent.left, *parent.comparators) if one is not node]
-        return all(k.is_number(scope.kind(one)) for one in others) and _is_untraced(scope, parent)
+        others = [scope.kind(one) for one in (parent.left, *parent.comparators) if one is not node]
+        ordered = all(isinstance(one, _ORDERING) for one in parent.ops)
+        known = all(k.is_number(one) or (ordered and isinstance(one, k.Unknown)) for one in others)
+        return known and _is_untraced(scope, parent)
     if isinstance(parent, ast.BinOp):
         other = parent.right if node is parent.left else parent.left
         return k.is_number(scope.kind(other))

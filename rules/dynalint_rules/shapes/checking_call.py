@@ -45,6 +45,7 @@ _MASKED = {
 }
 _MASKED_CALLS = frozenset(f"{name}.{method}" for name in _MASKED for method in ("__call__", "forward"))
 _SPLITTING = frozenset({"torch.tensor_split", "Tensor.tensor_split"})
+_TRUNCATED = "torch.nn.init.trunc_normal_"
 
 
 class CheckingCall(Rule):
@@ -55,12 +56,21 @@ class CheckingCall(Rule):
     gb = ("GB0007", "GB0033", "GB0055", "GB0124", "GB0170")
     reads_data = True
     events = (Call,)
-    calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | _TOLD | _MASKED_CALLS | {_CHECK}
+    calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | _TOLD | _MASKED_CALLS | {_CHECK, _TRUNCATED}
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call if it definitely reads its data."""
         if event.callee in _MASKED_CALLS:
             yield from _compared(event)
+            return
+        if event.callee == _TRUNCATED:
+            yield Violation(
+                event.node,
+                "`trunc_normal_()` draws numbers until all are within the bounds, and their test breaks the graph",
+                help="call it in `__init__`, or draw with `torch.randn_like` and clamp the numbers",
+                gb=("GB0124", "GB0170"),
+                torch=">=2.13",
+            )
             return
         if event.callee in _SPLITTING:
             places = event.args[1:] if event.callee.startswith("torch.") else event.args
@@ -90,6 +100,8 @@ class CheckingCall(Rule):
         """
         if event.callee in _MASKED_CALLS:
             return Declined(f"dynalint cannot tell whether the mask is causal; {violation.help}")
+        if event.callee == _TRUNCATED:
+            return Declined(f"other functions draw from another distribution; {violation.help}")
         return Declined(
             f"writing out the computation skips a check and changes the order of rounding; {violation.help}"
         )

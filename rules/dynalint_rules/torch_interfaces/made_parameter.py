@@ -15,6 +15,7 @@ from dynalint.rulekit import (
     torch_api,
     walk,
 )
+from dynalint_rules._code.initial import by_default
 
 _PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 # Layers that always create parameters. This was found out by creating every layer in `torch.nn`.
@@ -51,7 +52,7 @@ class MadeParameter(Rule):
             if not _is_made_here(event):
                 return
             message = "`nn.Parameter()` creates a parameter in compiled code, which breaks the graph"
-        elif last in _OPTIONAL and _is_off(event.node, _OPTIONAL[last]):
+        elif last in _OPTIONAL and _is_off(event, _OPTIONAL[last], project):
             return
         else:
             message = f"`nn.{last}()` creates parameters in compiled code, which breaks the graph"
@@ -77,9 +78,13 @@ def _is_made_here(event: Call) -> bool:
     return isinstance(given, ast.Call | ast.BinOp) and tensor is not None and tensor.origin is None
 
 
-def _is_off(node: ast.Call, option: str) -> bool:
-    """Return whether a layer is created without weights, or may be because the option is not a literal."""
-    for keyword in node.keywords:
-        if keyword.arg in (option, None):
-            return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is True)
+def _is_off(event: Call, option: str, project: Project) -> bool:
+    """Return whether a layer is created without weights, or may be because the option is not known to be True."""
+    for keyword in event.node.keywords:
+        if keyword.arg == option:
+            owner = event.function.owner
+            set_ = owner is not None and by_default(keyword.value, owner, project) is True
+            return not set_ and event.keywords.get(option) != k.Value("bool", True)
+        if keyword.arg is None:
+            return True
     return False

@@ -5,8 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from dynalint.rulekit import Call, FunctionInfo, Project, Rewrite, Rule, Violation, Write, k, leads_to_raise, walk
-from dynalint_rules._code.passed_values import parameter_of
+from dynalint.rulekit import (
+    Call,
+    Declined,
+    FunctionInfo,
+    Project,
+    Rewrite,
+    Rule,
+    Violation,
+    Write,
+    k,
+    leads_to_raise,
+    walk,
+)
+from dynalint_rules._code.passed_values import is_root_argument, parameter_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.leaves import without_gradient
 
@@ -18,6 +30,7 @@ _FACTORIES = (
     "zeros_like"
 ).split()
 _NEW = frozenset(f"torch.{name}" for name in _FACTORIES)
+_DETACHING = "Tensor.detach_"
 _METHODS = ("Tensor.requires_grad_", "torch.nn.Module.requires_grad_")
 
 
@@ -25,14 +38,20 @@ class RequiresGradChange(Rule):
     code = "DYN608"
     name = "requires-grad-change"
     summary = "Changing `requires_grad` breaks the graph"
-    gb = ("GB0206", "GB0125", "GB8985", "GB0225")
+    gb = ("GB0206", "GB0125", "GB8985", "GB0225", "GB0148")
     events = (Call, Write)
-    calls = frozenset({"Tensor.requires_grad", *_METHODS, "Tensor.new_tensor", *(f"torch.{one}" for one in _FACTORIES)})
+    calls = frozenset(
+        {"Tensor.requires_grad", _DETACHING, *_METHODS, "Tensor.new_tensor", *(f"torch.{one}" for one in _FACTORIES)}
+    )
 
     def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
         """Flag the assignment, or the call if it definitely changes whether a leaf requires a gradient."""
         if isinstance(event, Write):
             message = "setting `requires_grad` breaks the graph"
+        elif event.callee == _DETACHING:
+            if not _is_given(event):
+                return
+            message = "`detach_()` changes a tensor that was not computed here, which breaks the graph"
         elif event.callee in _METHODS:
             if not _changes(event, project):
                 return
@@ -43,14 +62,26 @@ class RequiresGradChange(Rule):
             call = f"{event.callee}(requires_grad={asked})"
             message = f"`{call}` creates a leaf that requires a gradient, which breaks the graph"
         if not leads_to_raise(event, project):
-            yield Violation(event.node, message, help="set `requires_grad` outside the compiled code")
+            detaches = isinstance(event, Call) and event.callee == _DETACHING
+            help_ = "use the result of `detach()`" if detaches else "set `requires_grad` outside the compiled code"
+            yield Violation(event.node, message, help=help_)
 
-    def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite:
+    def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite | Declined:
         """Make a new tensor without `requires_grad` if nothing reads its gradient."""
-        del violation
+        if isinstance(event, Call) and event.callee == _DETACHING:
+            return Declined("code outside may need the detached tensor; if not, use the result of `detach()`")
         value = event.value if isinstance(event, Write) else k.UNKNOWN
         off = isinstance(value, k.Value) and value.constant is False
         return without_gradient(Scope.of(event, project), event.node, off=off)
+
+
+def _is_given(event: Call) -> bool:
+    """Return whether a tensor definitely exists before the call of the compiled code."""
+    tensor = k.only_tensor(event.receiver) if event.receiver is not None else None
+    owner = event.node.func.value if isinstance(event.node.func, ast.Attribute) else None
+    if tensor is None or owner is None:
+        return False
+    return tensor.origin is not None or is_root_argument(owner, event.function)
 
 
 def _changes(event: Call, project: Project) -> bool:

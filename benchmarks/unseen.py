@@ -296,7 +296,7 @@ class Statements:
         if file not in self._first:
             self._first[file], nodes = {}, []
             with contextlib.suppress(SyntaxError):
-                nodes = list(ast.walk(ast.parse((self._root / file).read_text(encoding="utf-8"))))
+                nodes = list(ast.walk(ast.parse((self._root / file).read_text(encoding="utf-8", errors="replace"))))
             for node in nodes:
                 if isinstance(node, ast.stmt):
                     body = getattr(node, "body", None)
@@ -312,7 +312,8 @@ class Statements:
 
     def text(self, place: Place) -> str:
         """Return a location and its source line."""
-        return f"{place[0]}:{place[1]}: {(self._root / place[0]).read_text().splitlines()[place[1] - 1].strip()[:110]}"
+        lines = (self._root / place[0]).read_text(encoding="utf-8", errors="replace").splitlines()
+        return f"{place[0]}:{place[1]}: {lines[place[1] - 1].strip()[:110]}"
 
 
 @dataclass

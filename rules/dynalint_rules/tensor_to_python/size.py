@@ -65,7 +65,7 @@ class TensorAsSize(Rule):
         given = [node for node in given if not _is_number_given(event, node, project)]
         if event.callee in SIZES or event.callee in _PERMUTING:
             given += _unpacked(event, project)
-        if any(not _is_input(event, node, project) for node in given):
+        if any(event.callee == _RANGE or not _is_input(event, node, project) for node in given):
             yield _read(event, "a size", given[0], project)
             return
         for parameter, node in () if given else integers(event.callee, event.node):

@@ -141,7 +141,12 @@ class Worker:
         server.idle = False
         self._walls = ()
         seconds = options.seconds if budget is None else min(options.seconds, budget.left)
-        limits = {"seconds": seconds, "memory": options.memory, "cpu_seconds": int(4 * seconds) + 1}
+        limits = {
+            "seconds": seconds,
+            "memory": options.memory,
+            "cpu_seconds": int(4 * seconds) + 1,
+            "idle": options.idle,
+        }
         message = {
             "id": server.number,
             "operation": operation,

@@ -49,7 +49,8 @@ class WorkerOptions:
     """How to run the worker.
 
     `python` is the user's interpreter, `search` lists entries to add to its `sys.path` (the project's roots), and
-    `folders` lists folders with additional operations. `seconds` and `memory` (in bytes) limit a single request. If
+    `folders` lists folders with additional operations. `seconds` and `memory` (in bytes) limit a single request, which
+    may do nothing for `idle` seconds. If
     `required` is true, nothing runs without a sandbox. `cwd` is the working folder for the code being checked. `budget`
     limits the total processor time of all requests.
     """
@@ -58,6 +59,7 @@ class WorkerOptions:
     search: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     seconds: float = 60.0
+    idle: float | None = None
     memory: int = 4 << 30
     device: str = "cpu"
     required: bool = True

@@ -186,6 +186,8 @@ class Suite:
             return f"`{self._command.command}` passes both with and without the fixes, {where}"
         number, speaking = len(before.passed) + len(before.failed), len(self._relevant(before, result))
         ran = f"{number} test{'' if number == 1 else 's'} ran {where}"
+        if before.stopped:
+            ran += f"; {before.stopped} did not finish, so those after it did not run (`--deselect` leaves it out)"
         if not speaking:
             return f"{ran}; none of the passing tests calls changed code"
         return f"{ran}; {speaking} of them call{'s' if speaking == 1 else ''} changed code, and passed before and after"

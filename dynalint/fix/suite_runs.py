@@ -18,6 +18,8 @@ from dynalint.errors import DynalintError
 from dynalint.projects.reading import project_root
 
 _HOOK = Path(__file__).parent.parent / "confirm" / "hook"
+# Tests that do nothing for this many seconds are ended, because some wait forever in the sandbox.
+_IDLE = 120.0
 
 Function = tuple[str, int]
 """A function, given by its file (relative to the project root) and its first line, including any decorators."""
@@ -36,7 +38,7 @@ class SuiteRun:
 
     `status` is the command's exit status, and `said` is the last line that it printed. If `under_pytest` is true,
     pytest reported the individual tests. Otherwise, the command counts as a single test. `spent` is in seconds.
-    `sandboxed` indicates whether the tests ran in a sandbox.
+    `sandboxed` indicates whether the tests ran in a sandbox. `stopped` is the test that did not finish, if any.
     """
 
     passed: frozenset[str]
@@ -47,6 +49,7 @@ class SuiteRun:
     under_pytest: bool
     spent: float
     sandboxed: bool
+    stopped: str = ""
 
 
 class SuiteCommand:
@@ -102,7 +105,7 @@ class SuiteCommand:
             "hook": str(_HOOK),
             "python_path": python_path(),
         }
-        asked = replace(worker_options(replace(options, timeout=seconds)), folders=(str(_HOOK),))
+        asked = replace(worker_options(replace(options, timeout=seconds)), folders=(str(_HOOK),), idle=_IDLE)
         with Worker(asked) as worker:
             return self._result(worker.ask("operations.testing:run_tests", request))
 
@@ -166,7 +169,8 @@ def _with_events(run: SuiteRun, events: Iterable[Any]) -> SuiteRun:
                     passed.add(name)
     for name in begun:
         failed[name] = "it did not finish"
-    return replace(run, passed=frozenset(passed - failed.keys()), failed=failed, called=called)
+    stopped = next(reversed(begun), "")
+    return replace(run, passed=frozenset(passed - failed.keys()), failed=failed, called=called, stopped=stopped)
 
 
 def _functions(calls: Iterable[Any]) -> Iterable[Function]:

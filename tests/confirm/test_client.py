@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,15 @@ def worker(sandboxed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     )
     with Worker(options) as started:
         yield started
+
+
+def test_code_that_does_nothing_ends_early_if_asked(worker: Worker) -> None:
+    with Worker(replace(worker.options, python=BARE, seconds=60, idle=1.0)) as other:
+        begun = time.monotonic()
+        assert does(other, "import threading; threading.Event().wait()").outcome == "timeout"
+        assert time.monotonic() - begun < 30
+        working = "import time\nwhile time.process_time() < 3: pass"
+        assert does(other, working).outcome == "done"
 
 
 @pytest.fixture(scope="module")

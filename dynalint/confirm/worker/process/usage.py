@@ -19,6 +19,8 @@ from .wire import PATIENCE
 
 _TICK = 0.2
 _SHARES = 16
+# What waiting for events costs, as a fraction of the time.
+_NEXT_TO_NOTHING = 0.02
 # The maximum number of threads to check for a runnable one. A larger number counts as a flood, and floods have their
 # own limit.
 _MOST_LOOKED_AT = 256
@@ -41,6 +43,7 @@ class ResourceUse:
         """Restart the time measurement."""
         self._began = self._looked = time.monotonic()
         self._spent = 0.0
+        self._active = self._began, self._worked
 
     @property
     def spent(self) -> float:
@@ -61,11 +64,21 @@ class ResourceUse:
         ):
             if spent > most:
                 return {"outcome": "timeout", "seconds": most}
+        if self._limits.idle is not None and self._idle_at(now) > self._limits.idle:
+            return {"outcome": "timeout", "seconds": self._spent}
         if len(family) > MOST_PROCESSES:
             return {"outcome": "processes", "count": MOST_PROCESSES}
         if _memory(family, self._allowed) > self._allowed:
             return {"outcome": "memory", "bytes": self._limits.memory}
         return None
+
+    def _idle_at(self, now: float) -> float:
+        """Return for how long the processes have used next to no processor time, or 0 if this is unknown."""
+        since, worked = self._active
+        unknown = not Path(f"/proc/{self._child}/stat").exists()
+        if unknown or self._worked - worked > _NEXT_TO_NOTHING * (now - since) + _TICK:
+            self._active = now, self._worked
+        return now - self._active[0]
 
     def _count(self, family: Iterable[int], now: float) -> None:
         """Add the time since the last check."""

@@ -40,11 +40,15 @@ _FILE_SIZE = 1 << 30
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits for a target: wall-clock seconds, bytes of memory, and seconds of processor time over all threads."""
+    """The limits for a target: wall-clock seconds, bytes of memory, and seconds of processor time over all threads.
+
+    If `idle` is given, it is the number of seconds that the target may do nothing.
+    """
 
     seconds: float
     memory: int
     cpu_seconds: int
+    idle: float | None = None
 
 
 @dataclass(frozen=True)

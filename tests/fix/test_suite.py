@@ -144,7 +144,7 @@ def test_a_fix_that_a_test_fails_with_is_taken_back_alone_and_tests_are_named(pr
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("no-such-command tests", "`no-such-command tests` cannot be run: there is no such command."),
+        ("no-such-command tests", "`no-such-command tests` cannot be run: the command was not found."),
         ("pytest -q tests -k nothing", "`pytest -q tests -k nothing` did not run any tests: no tests were collected"),
         ("pytest -q --no-such-option", "`pytest -q --no-such-option` did not run any tests: it exited with status 4"),
         ("python -c 'raise SystemExit(3)'", "exited with status 3 even without fixes"),

@@ -130,7 +130,12 @@ class WorkerVerifier:
     def _targets(self, unit: Unit) -> list[Target]:
         """Return the roots to run for a unit. Roots with a declared example come first, then the nearest."""
         found = self._reaching(unit)
-        return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
+
+        def rank(target: Target) -> tuple[bool, bool]:
+            # If the number of dimensions matters, the code that calls a part shows it.
+            return self._options.example_for(target) is None, unit.ranks and _is_part(target, unit)
+
+        return sorted(found, key=rank)[:_MOST_TARGETS]
 
     def _reaching(self, unit: Unit) -> list[Target]:
         """Return the roots that reach a unit, nearest first, followed by the roots that inherit their code.
@@ -253,7 +258,7 @@ class WorkerVerifier:
             "anyway": any(not case.sides for case in cases),
             "practical": self._practical,
             "half": any("float16" in text for text in comparison.after.values()),
-            "ranks": any(case.unit.ranks and not _is_part(target, case.unit) for case in cases),
+            "ranks": any(case.unit.ranks for case in cases),
             "exact": _exact(cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "unmoved": sorted({name for case in cases for name in case.unit.unmoved}),

@@ -604,3 +604,24 @@ def test_infinite_elements_do_not_make_indices_negative() -> None:
     for trial, _ in zip(broken_trials(), range(20), strict=False):
         (_, indices), _ = trial.of(call)
         assert indices.min() >= 0
+
+
+def test_a_mask_has_the_dimensions_that_the_caller_gives_it(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Inner(nn.Module):\n"
+        "    def forward(self, h: torch.Tensor, mask: torch.Tensor):\n        out = h * 3\n"
+        "        out[mask] = h[mask] * 2\n        return out\n\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.inner = Inner()\n\n    def forward(self, x: torch.Tensor):\n"
+        "        return self.inner(x + 1, x[:, 0] > 0)\n"
+    )
+    assert not [fixed for fixed in fixed_in(tmp_path) if fixed.verification is not None]
+
+
+def test_memory_is_also_shared_with_tensors_in_dicts() -> None:
+    import torch
+
+    from dynalint.confirm.worker.comparing.observing import _aliases
+
+    loss = torch.ones(())
+    found = list(_aliases({"loss": loss}, (), {"stats": {"loss": loss}, "other": 1}))
+    assert found == ["output['loss'] shares memory with the attribute stats['loss']"]

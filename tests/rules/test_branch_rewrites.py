@@ -1853,3 +1853,87 @@ def test_a_copy_that_something_may_tell_apart(old: str, new: str) -> None:
     body = CLONED.replace(old, new)
     body = body.replace("return x * 2", "z += 1\nreturn x * z.sum()") if "z =" in new else body
     assert "m.any()" in fixed(body)
+
+
+# Iterations that `continue` skips.
+
+SUM = """
+total, n = 0.0, 0
+for part in x.chunk(4):
+    if part.sum() < 0:
+        continue
+    total = total + part.sum()
+    n += 1
+"""
+
+
+def test_a_sum_that_is_assigned_stays_an_assignment() -> None:
+    assert fixed(SUM + "return total / max(n, 1)") == lines("""
+        total, n = 0.0, 0
+        for part in x.chunk(4):
+            condition = part.sum() < 0
+            total = total + torch.where(condition, 0, part.sum())
+            n += torch.where(condition, 0, 1)
+        return total / n.clamp(min=1)
+    """)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "if n > 0:\n    total = total / n\nreturn total",
+        "if n == 0:\n    return x\nreturn total",
+        "return total / n if n else total",
+        "if isinstance(total, float):\n    return x\nreturn total",
+        "if total == 0:\n    return x\nreturn total",
+        "try:\n    return total / n\nexcept ZeroDivisionError:\n    return x",
+    ],
+)
+def test_code_that_asks_whether_something_was_added(end: str) -> None:
+    assert "continue" in fixed(SUM + end)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "runs"),
+    [("x.chunk(4)", True), ("(x, y)", True), ("()", False), ("[x[i] for i in range(1, 3)]", False), ("y", False)],
+)
+def test_a_count_is_clamped_only_where_the_loop_runs(rounds: str, runs: bool) -> None:
+    body = SUM.replace("x.chunk(4)", rounds) + "return total / max(n, 1)"
+    assert ("n.clamp(min=1)" in fixed(body)) == runs
+
+
+def test_what_is_added_has_no_dimensions() -> None:
+    body = SUM.replace("total + part.sum()", "total + part.mean(1)") + "return total"
+    assert "continue" in fixed(body)
+
+
+def test_the_rest_of_an_outer_iteration_does_not_follow_an_else() -> None:
+    body = """
+        for part in x.chunk(4):
+            for _ in range(2):
+                y = y + 1
+            else:
+                if part.sum() < 0:
+                    continue
+                y = y * 2
+            y = y + part.sum()
+        return y
+    """
+    assert "continue" in fixed(body)
+
+
+@pytest.mark.parametrize(
+    ("divisor", "guarded"),
+    [
+        ("y + 1e-6", False),
+        ("eps + y", False),
+        ("y + 1", True),
+        ("1.0 + y", True),
+        ("y - 1e-6", True),
+        ("y + steps", True),
+        ("y + flag", True),
+    ],
+)
+def test_divisors_that_the_code_keeps_from_zero(divisor: str, guarded: bool) -> None:
+    body = f"eps, steps = 0.1, -1.0\nif x.sum() > 0:\n    x = x / ({divisor})\nreturn x"
+    assert (f"torch.where(condition, {divisor}, 1)" in fixed(body)) == guarded

@@ -848,3 +848,47 @@ def test_what_numpy_answers_about_a_number(read: str, asked: str | None) -> None
     rule = NumberOfTensor()
     text = StaticView(Case(rule, Example("x", code)), [rule]).fixed
     assert "math." not in text if asked is None else f"return x * {asked}\n" in text
+
+
+KEPT = """
+import torch
+
+
+class M(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+        self.stats = {}
+
+    def forward(self, x: torch.Tensor):
+        loss = x.square().mean()
+        self.stats["loss"] = SOURCE.item()
+        return RESULT
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "result", "copied"),
+    [
+        ("loss", "loss * 2", False),
+        ("loss", "loss", True),
+        ("loss", '{"loss": loss}', True),
+        ("loss", "[x, loss]", True),
+        ("loss", "loss if self.training else x", True),
+        ("loss", "loss.squeeze()", True),
+        ("loss", "torch.relu(loss)", True),
+        ("self.scale", "loss * self.scale", True),
+    ],
+)
+def test_a_recorded_tensor_is_copied_unless_only_this_function_has_it(source: str, result: str, copied: bool) -> None:
+    code = KEPT.replace("SOURCE", source).replace("RESULT", result)
+    text = StaticView(Case(ItemOfTensor(), Example("x", code)), [ItemOfTensor()]).fixed
+    assert f'self.stats["loss"] = {source}.detach(){".clone()" if copied else ""}\n' in text
+
+
+def test_a_layer_of_what_is_detached_has_gradients() -> None:
+    code = KEPT.replace("SOURCE.item()", "0").replace("RESULT", "x * math.sqrt(self.fc(x.detach()).sum() / 2)")
+    code = code.replace("import torch\n", "import math\n\nimport torch\n", 1)
+    code = code.replace("self.stats = {}", "self.stats = {}\n        self.fc = torch.nn.Linear(8, 8)")
+    text = StaticView(Case(MathOnTensor(), Example("x", code)), [MathOnTensor()]).fixed
+    assert "torch.sqrt((self.fc(x.detach()).sum() / 2).detach())" in text

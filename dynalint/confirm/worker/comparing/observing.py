@@ -299,8 +299,10 @@ def _loss(output: Any) -> torch.Tensor | None:
 def _aliases(output: Any, inputs: Any, state: Mapping[str, Any]) -> Iterator[str]:
     """Describe which output tensors share memory with inputs, state, or each other."""
     owners: dict[int, str] = {}
-    for where, tensor in [*tensors_in(inputs), *((f" {name}", item) for name, item in state.items())]:
-        pointer = _memory(tensor) if isinstance(tensor, torch.Tensor) else None
+    kept = ((name, item) for name, item in state.items() if isinstance(item, torch.Tensor | dict | list | tuple))
+    held = ((f" {name}{where}", tensor) for name, item in kept for where, tensor in tensors_in(item))
+    for where, tensor in [*tensors_in(inputs), *held]:
+        pointer = _memory(tensor)
         if pointer is not None:
             owners.setdefault(pointer, f"the input{where}" if not where.startswith(" ") else f"the attribute{where}")
     for where, tensor in tensors_in(output):

@@ -143,7 +143,8 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
 def _skipped(scope: Scope, head: ast.If, bodies: Sequence[list[ast.stmt]]) -> list[ast.stmt]:
     """Return the rest of an iteration if it is skipped by `if test: continue`, as the other branch of this test."""
     alone = len(bodies) == 2 and not head.orelse and isinstance(head.body[-1], ast.Continue)
-    return statements_after(scope, head) if alone and isinstance(scope.parents[head], ast.For) else []
+    loop = scope.parents[head]
+    return statements_after(scope, head) if alone and isinstance(loop, ast.For) and head in loop.body else []
 
 
 def _outermost(scope: Scope, head: ast.If) -> ast.If | None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk, walk_function
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.memory import changes_in_place, in_one_loop, is_own, makes_tensor, may_run_after
-from dynalint_rules._code.names import loads, only_value, stores, within
+from dynalint_rules._code.names import lineage, loads, only_value, stores, within
 from dynalint_rules._code.precision import is_short
 from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.saved_tensors import switch_conditions
@@ -207,6 +208,50 @@ def flow_of_numbers(scope: Scope, sides: Sequence[BranchValue], reads: Sequence[
     if not all(node in scope.parents and never_raises(scope, node) for node in written):
         flow.conditions[NO_RAISE] = None
     return flow
+
+
+def flow_of_sum(scope: Scope, name: str, sides: Sequence[BranchValue], assigned: Sequence[ast.stmt]) -> NumberFlow:
+    """Return what follows if a number becomes a tensor as soon as one of the statements adds to it.
+
+    Raises:
+        Refusal: If code that runs when nothing was added needs a number or a tensor, or asks which of them it is.
+    """
+    refuse_asked(scope, name)
+    flow = flow_of_numbers(scope, sides, reads_of_number(scope, name, assigned))
+    loop = next((one for one in lineage(scope, assigned[0]) if isinstance(one, ast.For)), None)
+    if flow.leaves or (flow.edits and not (loop is not None and _surely_runs(scope, loop.iter))):
+        raise Refusal(f"`{name}` stays a number if nothing is added to it; start with a tensor")
+    return flow
+
+
+def refuse_asked(scope: Scope, name: str) -> None:
+    """Ensure that no code asks whether something was added to a number.
+
+    Raises:
+        Refusal: If a test reads it, or division by zero may be caught.
+    """
+    for read in loads(scope, name):
+        for one in lineage(scope, read):
+            test = one.test if isinstance(one, ast.If | ast.IfExp | ast.While | ast.Assert) else None
+            caught = isinstance(one, ast.Try) and one.handlers
+            asked = isinstance(one, ast.Call) and ast.unparse(one.func) in ("isinstance", "type", "float", "bool")
+            if caught or asked or (test is not None and within(read, test, scope)):
+                raise Refusal(f"other code asks for `{name}`, which would be a tensor; start with a tensor")
+
+
+def _surely_runs(scope: Scope, iterated: ast.expr) -> bool:
+    """Return whether a loop runs at least once, as far as a size of the model or a number in the code shows."""
+    if isinstance(iterated, ast.Tuple | ast.List):
+        return bool(iterated.elts)
+    if not isinstance(iterated, ast.Call):
+        return False
+    name, first = callee(scope, iterated), next(iter(iterated.args), None)
+    if name in ("builtins.enumerate", "builtins.reversed", "builtins.zip"):
+        return all(_surely_runs(scope, one) for one in iterated.args)
+    if name == "builtins.range":
+        plain = isinstance(first, ast.Attribute) or (isinstance(first, ast.Constant) and first.value != 0)
+        return len(iterated.args) == 1 and plain
+    return name.rpartition(".")[2] == "chunk"
 
 
 def reads_of_number(scope: Scope, name: str, assigned: Sequence[ast.stmt]) -> list[ast.expr]:

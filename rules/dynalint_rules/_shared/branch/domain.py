@@ -8,6 +8,7 @@ the backward pass multiplies the infinite slope by zero. The slope stays finite 
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk
@@ -27,7 +28,7 @@ _SAFE_ARGUMENT = {
 }
 # Names with which a function may turn gradients on again.
 _ENABLING = frozenset({"enable_grad", "set_grad_enabled"})
-_MARGINS = ("eps", "smooth", "tiny")
+_MARGINS = re.compile(r"(^|_)(eps|epsilon|smooth|smoothing|tiny)(_|\d|$)", re.IGNORECASE)
 _MOST_MARGIN = 0.01
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
@@ -152,10 +153,11 @@ def _adds_margin(scope: Scope, total: ast.BinOp) -> bool:
         return False
     for one in (total.left, total.right):
         name = one.attr if isinstance(one, ast.Attribute) else one.id if isinstance(one, ast.Name) else ""
-        small = any(word in name.lower() for word in _MARGINS)
         if isinstance(one, ast.Constant) and isinstance(one.value, float) and 0 < one.value <= _MOST_MARGIN:
             return True
-        if small and (k.is_number(scope.kind(one)) or isinstance(scope.kind(one), k.Unknown)):
+        kind = scope.kind(one)
+        below = isinstance(kind, k.Value) and isinstance(kind.constant, int | float) and kind.constant <= 0
+        if _MARGINS.search(name) and not below and (k.is_number(kind) or isinstance(kind, k.Unknown)):
             return True
     return False
 

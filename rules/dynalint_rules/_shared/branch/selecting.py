@@ -33,9 +33,11 @@ from dynalint_rules._shared.branch.branch_values import (
     BranchValue,
     alias_conditions,
     flow_of_numbers,
+    flow_of_sum,
     gradient_conditions,
     reads_of,
     reads_of_number,
+    refuse_asked,
 )
 from dynalint_rules._shared.branch.choice import (
     TITLE,
@@ -204,27 +206,25 @@ class Writer:
             return None
         total = only.value
         sign = _OPERATORS.get(type(total.op)) if isinstance(total, ast.BinOp) else None
-        if not isinstance(total, ast.BinOp) or sign not in ("+", "-") or total.left in scope.renamed:
-            return None
-        if not isinstance(total.left, ast.Name) or total.left.id != name:
+        left = total.left if isinstance(total, ast.BinOp) and sign in ("+", "-") else None
+        if not isinstance(total, ast.BinOp) or left in scope.renamed or getattr(left, "id", "") != name:
             return None
         kind, added = kind_of_name(scope, name, only.statement), scope.kind(total.right)
+        tensor, whole = as_tensor(added), as_tensor(kind)
+        replaced = only.operator is None or is_own(scope, name, only.statement)
         if k.is_number(kind) and k.is_number(added):
-            reads = reads_of_number(scope, name, [self.chain.head, only.statement])
             sides = [BranchValue(None, kind, name), BranchValue(total, scope.kind(total))]
-            self.flow.add(flow_of_numbers(scope, sides, reads))
-        elif as_tensor(added) is None or (as_tensor(kind) is not None and self._replaces(only)):
+            self.flow.add(flow_of_sum(scope, name, sides, [self.chain.head, only.statement]))
+        elif tensor is None or (tensor.rank != 0 if whole is None else replaced):
             return None
-        elif as_tensor(kind) is None:
+        elif whole is None:
+            refuse_asked(scope, name)
             self.conditions.append(f"other code accepts a `{name}` of nothing as a 0-dim tensor")
         self.conditions += FOR_TENSORS
         texts = ["0", "0"]
         texts[index] = self._operand(total.right, self._rendered(total.right, index), index)
-        return f"{name} {sign}= {self._where(texts)}"
-
-    def _replaces(self, assignment: Assignment) -> bool:
-        """Return whether an assignment to a tensor's name may assign another tensor."""
-        return assignment.operator is None or is_own(self.scope, assignment.name, assignment.statement)
+        target = f"{name} {sign}=" if only.operator is not None else f"{name} = {name} {sign}"
+        return f"{target} {self._where(texts)}"
 
     def _without_test(self, assignment: Assignment, index: int) -> str:
         """Return an assignment after its target, as in `= x` or `+= x`, that has the right value for both sides."""

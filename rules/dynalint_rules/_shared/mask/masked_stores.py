@@ -126,7 +126,7 @@ class StoreRewrite:
             made, old = filled
             changes.append((made, []))
         changes.append((run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
-        known = [is_certain(scope, one, self.mask) for one in self.reads.values()] if self.rows else []
+        known = [is_certain(scope, one, self.mask) for one in self.reads.values() or [target.value]]
         conditions = tuple(dict.fromkeys(self.conditions(place)))
         edits = rw.written(file, *changes)
         return Rewrite(_TITLE, "conditional", edits, conditions, scope.imports, ranks=not all(known))

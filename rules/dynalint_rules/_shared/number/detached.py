@@ -75,6 +75,8 @@ def is_detached(scope: Scope, node: ast.expr) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "detach":
             return True
+        if not callee(scope, node).startswith(("torch.", "Tensor.")):
+            return False
         parts = [*node.args, *(one.value for one in node.keywords)]
         if not callee(scope, node).startswith("torch.") or not parts:
             parts.append(node.func.value)
@@ -118,8 +120,16 @@ def _is_unchanged(scope: Scope, source: ast.expr) -> bool:
     """Return whether a variable holds a tensor of this function that no code changes, here or in a caller."""
     if not isinstance(source, ast.Name) or not is_own(scope, source.id, statement_of(scope, source)):
         return False
-    returned = any(isinstance(scope.parents[one], ast.Return | ast.Tuple) for one in loads(scope, source.id))
-    return not returned and changed_in_place(scope, source.id) is None
+    computed = all(_is_computed_with(scope, one) for one in loads(scope, source.id))
+    return computed and changed_in_place(scope, source.id) is None
+
+
+def _is_computed_with(scope: Scope, read: ast.Name) -> bool:
+    """Return whether a use of a tensor keeps no other reference to it."""
+    parent = scope.parents[read]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in _FRESH or parent.attr in ("item", "backward", "dtype", "device", "shape")
+    return isinstance(parent, ast.BinOp | ast.Compare | ast.UnaryOp)
 
 
 def _is_changed(source: ast.expr, code: ast.AST) -> bool:

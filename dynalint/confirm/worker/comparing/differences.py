@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .observing import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
+from .observing import ADDRESS, PLAIN, SCRIPT, Observation, as_numbers, tensors_in
 
 _MOST_COMPARED = 100_000
 # The error allowed when a sum is computed in a different order, as a multiple of epsilon times the largest number.
@@ -73,7 +73,7 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
     checks: list[tuple[str, Any, Any]] = []
     if one.error is None:
         outputs = one.output, other.output
-        outputs = _as_numbers(*outputs) if OUTPUT in equality.numbers else outputs
+        outputs = as_numbers(*outputs) if OUTPUT in equality.numbers else outputs
         checks += [("output", *outputs), ("input", one.inputs, other.inputs)]
     for where, left, right in checks:
         found = _differ(where, left, right, equality, set())
@@ -215,7 +215,7 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
             return f"{_kept(name)}: {'gone' if name in one.state else 'new'}"
         left, right = one.state[name], other.state[name]
         if number:
-            left, right = _as_numbers(left, right)
+            left, right = as_numbers(left, right)
         unmoved = equality.practical and name.rpartition(".")[2] in equality.unmoved
         if unmoved and isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
             right = right.to(left)
@@ -223,21 +223,6 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
         if found:
             return found
     return None
-
-
-def _as_numbers(one: Any, other: Any) -> tuple[Any, Any]:
-    """Return two values in a form to compare if a 0-dim tensor may take the place of a number, or of one inside."""
-    if isinstance(one, dict) and isinstance(other, dict) and list(one) == list(other):
-        left, right = _as_numbers([*one.values()], [*other.values()])
-        return dict(zip(one, left, strict=True)), dict(zip(one, right, strict=True))
-    if type(one) is type(other) and type(one) in (list, tuple) and len(one) == len(other):
-        pairs = [_as_numbers(*pair) for pair in zip(one, other, strict=True)]
-        return type(one)(left for left, _ in pairs), type(one)(right for _, right in pairs)
-    if not isinstance(other, torch.Tensor) or other.dim() or not isinstance(one, int | float):
-        return one, other
-    if other.is_floating_point():
-        return torch.tensor(one, dtype=other.dtype, device=other.device), other
-    return one, other.item()
 
 
 def _kept(name: str) -> str:

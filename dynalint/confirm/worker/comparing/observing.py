@@ -285,6 +285,21 @@ def tensors_in(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     return walk("", value, 0)
 
 
+def as_numbers(one: Any, other: Any) -> tuple[Any, Any]:
+    """Return two values in a form to compare if a 0-dim tensor may take the place of a number, or of one inside."""
+    if isinstance(one, dict) and isinstance(other, dict) and list(one) == list(other):
+        left, right = as_numbers([*one.values()], [*other.values()])
+        return dict(zip(one, left, strict=True)), dict(zip(one, right, strict=True))
+    if type(one) is type(other) and type(one) in (list, tuple) and len(one) == len(other):
+        pairs = [as_numbers(*pair) for pair in zip(one, other, strict=True)]
+        return type(one)(left for left, _ in pairs), type(one)(right for _, right in pairs)
+    if not isinstance(other, torch.Tensor) or other.dim() or not isinstance(one, int | float):
+        return one, other
+    if other.is_floating_point():
+        return torch.tensor(one, dtype=other.dtype, device=other.device), other
+    return one, other.item()
+
+
 def _loss(output: Any) -> torch.Tensor | None:
     """Return a sum with a different weight for each element, because errors can cancel out in a plain sum."""
     terms = []

@@ -28,6 +28,8 @@ _OPAQUE = (_CONSTANT, _OPERATION, *_ALLOWED)
 # Checks the types of arguments. It draws random numbers to decide which item of a sequence to check.
 _CHECKING = "beartype.beartype"
 _CHECKED = f"{_CHECKING}.__call__"
+# What a parameter that is declared as a tensor does not get.
+_NO_TENSORS = (k.Instance, k.Sequence, k.Dictionary)
 _ITEMS = re.compile(r"\b([Ll]ist|(Mutable)?Sequence)\[(?!(typing\.)?Any\])|\b[Tt]uple\[[^\[\]]*\.\.\.\]")
 _DISABLING = (
     "torch.compiler.disable",
@@ -216,7 +218,7 @@ def _bind(
             kind = _omitted(frame, function, name, declared, starred)
         elif isinstance(kind, k.Unknown):
             kind = declared if declared is not None else k.Unknown(name)
-        elif isinstance(kind, k.Union) and any(isinstance(one, k.Instance) for one in kind.alternatives):
+        elif isinstance(kind, k.Union) and any(isinstance(one, _NO_TENSORS) for one in kind.alternatives):
             kind = _without_objects(kind, parameter_kind(frame.interpreter, function, argument))
         # The value that one caller passes says little about other callers. A parameter that no caller passes has its
         # default value.
@@ -233,10 +235,10 @@ def _bind(
 
 
 def _without_objects(kind: k.Union, declared: Kind) -> Kind:
-    """Drop objects from the alternatives of an argument if its parameter is declared as a tensor."""
+    """Drop objects and containers from the alternatives of an argument if its parameter is declared as a tensor."""
     if k.only_tensor(declared) is None or not k.may_be_tensor(kind):
         return kind
-    return k.join_all([one for one in kind.alternatives if not isinstance(one, k.Instance)])
+    return k.join_all([one for one in kind.alternatives if not isinstance(one, _NO_TENSORS)])
 
 
 def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | None, starred: bool) -> Kind:

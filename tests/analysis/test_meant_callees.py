@@ -71,3 +71,30 @@ class Model(nn.Module):
 """
     )
     assert bool(dynalint.check([tmp_path], static=True)) is found
+
+
+@pytest.mark.parametrize(
+    ("annotation", "found"), [(": Tensor", ["DYN301"]), (": Tensor | None", ["DYN301"]), (": tuple", []), ("", [])]
+)
+def test_a_parameter_that_is_declared_as_a_tensor_gets_no_tuple(
+    tmp_path: Path, annotation: str, found: list[str]
+) -> None:
+    (tmp_path / "code.py").write_text(
+        f"""
+import torch
+from torch import nn, Tensor
+
+def encoded(x: Tensor, full: bool):
+    if full:
+        return x, {{}}
+    return x
+
+def picked(h{annotation}, keep: Tensor):
+    return [row[keep[i]] for i, row in enumerate(h)]
+
+class Model(nn.Module):
+    def forward(self, x: Tensor, full: bool):
+        return picked(encoded(x, full), x > 0)
+"""
+    )
+    assert [one.code for one in dynalint.check([tmp_path], static=True)] == found

@@ -9,8 +9,7 @@ from dynalint.analysis.project import Project
 
 # Expressions other than operators that may leave some of their parts unevaluated.
 _OPEN = (ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
+# Calls that end the program.
 _ENDINGS = ("sys.exit", "exit", "quit", "os._exit")
 
 

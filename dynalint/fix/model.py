@@ -19,7 +19,7 @@ from dynalint.rules import Rewrite
 _CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
 _BUFFER = re.compile(r"""\bregister_buffer\(\s*["'](\w+)["']""")
 _RECORDED = re.compile(r"accepts (?:the items of )?`self\.(\w+)` as (?:a )?0-dim tensor")
-_SUM = re.compile(r"accepts .* of nothing as a 0-dim tensor")
+_SUM = re.compile(r"accepts `\w+` as a 0-dim tensor if nothing is added to it")
 _UNMOVED = re.compile(r"`self\.(\w+)`, which keeps its device and dtype")
 
 

@@ -18,7 +18,8 @@ MARK = "__dynalint_side__"
 
 Key = tuple[int, bool | None]
 Insertion = tuple[int, int, str]
-_NUMBERS_IN = frozenset({"isnan", "isinf", "isfinite", "any", "all"})
+# Calls that look for NaN or infinite values, and that reduce the result.
+_LOOKING = frozenset({"isnan", "isinf", "isfinite", "any", "all"})
 _Span = tuple[int, int]
 _SIMPLE = (
     ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Delete, ast.Pass, ast.Assert,
@@ -259,7 +260,7 @@ def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
         tests: list[ast.expr] = []
         if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
             tests = [node.test]
-        elif isinstance(node, ast.BoolOp) and not all(map(_asks_for_numbers, node.values[1:])):
+        elif isinstance(node, ast.BoolOp) and not _looks_for_nan(node):
             tests = node.values[:-1]
         elif isinstance(node, ast.comprehension):
             tests = node.ifs
@@ -269,12 +270,17 @@ def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
     yield from found.values()
 
 
-def _asks_for_numbers(test: ast.expr) -> bool:
-    """Return whether a test only looks for NaN or infinite values, so that it is the same if it always runs."""
-    nodes = [one for one in ast.walk(test) if not isinstance(one, ast.expr_context)]
+def _looks_for_nan(test: ast.BoolOp) -> bool:
+    """Return whether all operands look for NaN or infinite values of the same variables.
+
+    The later ones can then always run: what they read exists if the first one can be evaluated.
+    """
+    nodes = [one for one in ast.walk(test) if not isinstance(one, ast.expr_context | ast.boolop | ast.BoolOp)]
     called = [one.func.attr for one in nodes if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
     plain = all(isinstance(one, ast.Name | ast.Attribute | ast.Call) for one in nodes)
-    return plain and {*called} <= _NUMBERS_IN and len(called) == sum(isinstance(one, ast.Call) for one in nodes)
+    plain = plain and len(called) == sum(isinstance(one, ast.Call) for one in nodes)
+    read = [{one.id for one in ast.walk(value) if isinstance(one, ast.Name)} for value in test.values]
+    return plain and {*called} <= _LOOKING and all(names <= read[0] for names in read)
 
 
 def _bare(test: ast.expr) -> ast.expr:

@@ -207,3 +207,19 @@ def test_tests_that_no_change_touches_are_marked_in_the_new_text_too() -> None:
     )
     beside = inserted(text, marks_beside(file, changes, 70))
     assert f"return 2 if {MARK}(70, (b)) else 3" in beside
+
+
+@pytest.mark.parametrize(
+    ("test", "number"),
+    [
+        ("isinf(x).any() or isnan(x).any()", 2),
+        ("t.isinf(x).any() or t.isnan(x).any()", 1),
+        ("t.isinf(x).any() or t.isnan(y).any()", 2),  # `y` may be None if `x` is infinite
+        ("t.isinf(x).any() or t.isnan(x[0]).any()", 2),
+        ("t.isinf(x).any() or t.relu(x).any()", 2),
+    ],
+)
+def test_the_operands_of_a_search_for_nan_need_no_run_of_their_own(test: str, number: int) -> None:
+    code = f"def f(t, x, y):\n    if {test}:\n        x = 1\n    return x\n"
+    _, words = marked(code, f"if {test}:\n        x = 1")
+    assert len({key[0] for key in words if key[1] is not None}) == number

@@ -493,3 +493,17 @@ def test_what_is_asked_behind_a_level_has_no_effect_of_its_own(rest: str) -> Non
     body = f"if logger.isEnabledFor(10) and {rest}:\n    logger.debug('a')\nreturn x"
     answers = [found.answer for found in study(body, LogCall(), head).own]
     assert isinstance(answers[0], Declined)
+
+
+@pytest.mark.parametrize(
+    ("body", "moved"),
+    [
+        ("text = f'{x.sum().item()}'\nprint(text)\nreturn x", True),
+        ("unread = x.sum()\nprint('a')\nreturn x", False),
+        ("text = f'{x.sum()}'\nprint(text)\nreturn x, text", False),
+        ("text = f'{x.shape}'\nprint(text)\nreturn x", False),
+    ],
+)
+def test_only_text_that_nothing_else_reads_moves_with_its_output(body: str, moved: bool) -> None:
+    first = body.partition("\n")[0]
+    assert (f"is_compiling():\n    {first}" in fixed(body)) == moved

@@ -82,8 +82,7 @@ def _tensor_of(scope: Scope, node: ast.Call, source: ast.expr) -> tuple[str, Num
     found = detached(scope, source, read=node)
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
     text = found.text
-    recorded = any(one.startswith("other code accepts") for one in flow.conditions)
-    if recorded and tensor is not None and tensor.origin is not None and not text.endswith(".clone()"):
+    if flow.recorded and tensor is not None and tensor.origin is not None and not text.endswith(".clone()"):
         text += ".clone()"  # the optimizer changes parameters in place
     if flow.leaves and isinstance(scope.parents[node], ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
         # The test reads the value immediately and passes no gradient, so it does not need these calls.

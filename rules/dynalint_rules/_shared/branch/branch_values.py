@@ -251,7 +251,7 @@ def _surely_runs(scope: Scope, iterated: ast.expr) -> bool:
     if name == "builtins.range":
         plain = isinstance(first, ast.Attribute) or (isinstance(first, ast.Constant) and first.value != 0)
         return len(iterated.args) == 1 and plain
-    return name.rpartition(".")[2] == "chunk"
+    return name in ("torch.chunk", "Tensor.chunk")
 
 
 def reads_of_number(scope: Scope, name: str, assigned: Sequence[ast.stmt]) -> list[ast.expr]:

@@ -219,7 +219,7 @@ class Writer:
             return None
         elif whole is None:
             refuse_asked(scope, name)
-            self.conditions.append(f"other code accepts a `{name}` of nothing as a 0-dim tensor")
+            self.conditions.append(f"other code accepts `{name}` as a 0-dim tensor if nothing is added to it")
         self.conditions += FOR_TENSORS
         texts = ["0", "0"]
         texts[index] = self._operand(total.right, self._rendered(total.right, index), index)

@@ -70,21 +70,21 @@ def shown_in_eager(scope: Scope, read: ast.expr) -> Rewrite | None:
     if not isinstance(shown, ast.Expr) or not isinstance(call, ast.Call) or not callee(scope, call).startswith(SHOWS):
         return None
     before = _computed_for(scope, [shown])
-    if shown is not node and node not in before:
+    if node not in (*before, shown):
         return None
     check_arguments(scope, call)
-    together = _with_test(scope, shown)
-    title = "Show the number only in eager mode"
-    return together or Rewrite(title, "safe", _behind_guard(scope, [*before, shown]), imports=scope.imports)
+    title, run = "Show the number only in eager mode", [*before, shown]
+    return _with_test(scope, shown) or Rewrite(title, "safe", _behind_guard(scope, run), imports=scope.imports)
 
 
 def _computed_for(scope: Scope, run: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements right before a run that only compute what it shows, from numbers read from tensors."""
+    """Return the statements right before a run that only compute what it shows from tensors."""
     found: list[ast.stmt] = []
     for one in reversed(around(scope.parents, run[0])[0]):
         if not isinstance(one, ast.Assign) or not is_pure(scope, one.value) or not asks_tensor(scope, one.value):
             break
-        if not _stays_inside(scope, one, one.value, [*found, *run]):
+        read = any(next(loads(scope, name.id), None) for name in one.targets if isinstance(name, ast.Name))
+        if not read or not _stays_inside(scope, one, one.value, [*found, *run]):
             break
         found.insert(0, one)
     return found

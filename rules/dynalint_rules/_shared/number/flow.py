@@ -27,7 +27,8 @@ class NumberFlow:
 
     `edits` are the changes required at the uses, and `imports` are the imports that these need. `leaves` are the codes
     of decisions on the tensor that other rules rewrite. `meets` is true if there are other uses. `widens` is true if
-    the number may decide the dtype of a tensor that has no dimensions, which a longer form converts it to.
+    the number may decide the dtype of a tensor that has no dimensions, which a longer form converts it to. `recorded`
+    is true if the module keeps the tensor after the call.
     """
 
     conditions: dict[str, None] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class NumberFlow:
     leaves: tuple[str, ...] = ()
     meets: bool = False
     widens: bool = False
+    recorded: bool = False
 
     def add(self, other: NumberFlow) -> None:
         """Add what follows from the uses elsewhere."""
@@ -47,6 +49,7 @@ class NumberFlow:
         self.leaves = self.leaves or other.leaves
         self.meets |= other.meets
         self.widens |= other.widens
+        self.recorded |= other.recorded
 
     @property
     def safety(self) -> Safety:

@@ -294,6 +294,7 @@ class _Follower(CallFollower):
             return
         if (condition := condition_to_record(self.scope, target)) is not None:
             self.flow.conditions[condition] = None
+            self.flow.recorded = True
             return
         if not isinstance(target, ast.Name):
             raise Refusal(

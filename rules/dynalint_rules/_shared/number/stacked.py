@@ -1,6 +1,6 @@
 """Rewrite tensors of numbers that are read from other tensors, so that the other tensors are stacked instead.
 
-weights = torch.tensor([one.item() for one in losses])     weights = torch.stack(losses).detach()
+weights = torch.tensor([one.item() for one in losses])     weights = torch.stack(losses).detach().float()
 """
 
 from __future__ import annotations

@@ -377,6 +377,7 @@ class _TargetRuns:
         # A run that exceeded a limit may succeed on a less busy machine, and a package that is missing now may be
         # installed before the next run.
         ended = result.problem is None or (result.problem.phase != "import" and result.problem.outcome == "done")
+        ended = ended and not answer.parts.get("missing")
         files = {str(target.path), *filter(self._options.is_own_file, result.files)}
         self._cache.put(self._question(target, worker), self._spots, files, record, lasting=answer.done and ended)
         return result

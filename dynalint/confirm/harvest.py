@@ -206,17 +206,18 @@ class Searcher:
         return parts, spots
 
     def _asked(self, search: CallSearch, worker: Worker) -> tuple[dict[str, Any], bool]:
-        """Return the parts of the answer, and whether it is complete.
+        """Return the parts of the answer, and whether it is complete and needed no package that is not installed.
 
         If a snippet or test ends the process, those after it run in a new process, within the same time limit.
         """
         parts: dict[str, Any] = {}
         problems: list[Any] = []
-        after, left = 0, self.options.timeout
+        after, left, whole = 0, self.options.timeout, True
         while True:
             answer = worker.ask(OPERATION, {**search.request, **self.every, "after": after, "seconds": left})
             parts = _joined(parts, answer.parts)
             problems += _listed(answer.parts, "problems")
+            whole = whole and not answer.parts.get("missing")
             left -= answer.spent
             started, where = _last_started(answer.parts)
             if answer.done or not where:
@@ -226,7 +227,7 @@ class Searcher:
             if answer.outcome not in _ENDED_BY_CODE or started <= after or left < self.options.timeout / 4:
                 break
             after = started
-        return {**parts, "problems": problems}, answer.done
+        return {**parts, "problems": problems}, answer.done and whole
 
 
 def _calls_in(parts: Parts) -> list[dict[str, Any]]:

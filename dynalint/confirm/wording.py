@@ -89,7 +89,7 @@ def problem_text(problem: Problem, target: Target, torch: str) -> str:
     if torch == "" and problem.failure.type == "ModuleNotFoundError":
         return f"torch is not installed for the interpreter that runs the code: {problem.failure.message}."
     missing = re.fullmatch(r"No module named '([\w.]+)'", problem.failure.message)
-    if problem.phase == "import" and problem.failure.type == "ModuleNotFoundError" and missing:
+    if problem.failure.type == "ModuleNotFoundError" and missing:
         # The text is the same for every importing module, so reports show it only once.
         return f"`{missing[1]}` is not installed for the interpreter that runs the code."
     walls = _walls_text(problem.failure)

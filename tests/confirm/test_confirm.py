@@ -273,13 +273,14 @@ def test_verdicts_come_from_the_cache_while_nothing_changed(
 
 def test_what_could_not_be_imported_is_tried_again(project: Project) -> None:
     project.write(
-        "model.py", "import missing_package\nimport torch\n\n\ndef f(x: torch.Tensor):\n    print(x)\n    return x\n"
+        "model.py",
+        "from missing_package import scale\nimport torch\n\n\ndef f(x: torch.Tensor):\n    print(x)\n    return scale(x)\n",
     )
     finding = project.finding("model.py", "print(x)", "f", gb=["GB0059"])
     options = project.options(cache=project.folder / "cache", search=(project.folder, project.folder / "site"))
     (before,) = confirm([finding], [project.target("model.py", "f")], options)
     assert before.evidence.detail == "`missing_package` is not installed for the interpreter that runs the code."
-    project.write("site/missing_package.py", "")
+    project.write("site/missing_package.py", "scale = abs\n")
     (after,) = confirm([finding], [project.target("model.py", "f")], options)
     assert after.evidence.status == "confirmed"
 
@@ -583,7 +584,7 @@ def test_parts_are_run_where_the_root_cannot_be(project: Project) -> None:
 def test_parts_in_other_files_run_if_their_root_cannot_be_imported(project: Project) -> None:
     gate = "def gate(x: torch.Tensor):\n    if x.sum() > 0:\n        return x\n    return -x\n"
     project.write("ops.py", f"import torch\n\n{gate}")
-    project.write("model.py", f"import no_such_package\nimport torch\nfrom torch import nn\nimport ops\n\n{gate}")
+    project.write("model.py", f"import no_such_package\nN = no_such_package.N + 1\nimport torch\nfrom torch import nn\nimport ops\n\n{gate}")
     places = [(file, ["Model.forward", "gate"]) for file in ("ops.py", "model.py")]
     asked = [project.finding(file, "x.sum() > 0", "gate", gb=["GB0170"], region=region) for file, region in places]
     ways = {one.path: [project.target(one.path, "gate")] for one in asked}

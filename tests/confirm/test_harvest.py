@@ -815,11 +815,21 @@ def test_loops_in_documentation_end_soon_and_definitions_stay_as_they_are() -> N
 
 def test_pytest_that_cannot_start_is_reported(project: Project) -> None:
     _written(project)
-    project.write("tests/conftest.py", "import nowhere\n")
+    project.write("tests/conftest.py", "import nowhere.places\n\nplaces = list(nowhere.places)\n")
     project.write("tests/test_model.py", "from pkg.model import encoder\n\ndef test_it():\n    encoder(4)\n")
     reported: list[str] = []
     _judged(project, _branch(project), note=reported.append, confirm_from=("tests",))
-    assert any("No module named 'nowhere'" in one for one in reported)
+    assert any("'ModuleNotInstalled' object is not iterable" in one for one in reported)
+
+
+def test_tests_run_without_the_packages_that_they_do_not_use(project: Project) -> None:
+    _written(project)
+    project.write("tests/conftest.py", "import nowhere\nfrom elsewhere.parts import part\n")
+    call = "encoder(4)({'pos': torch.ones(2, 4)})"
+    imports = "import torch\nimport anywhere\nfrom pkg.model import encoder"
+    project.write("tests/test_model.py", f"{imports}\n\ndef test_it():\n    {call}\n")
+    (judged,) = _judged(project, _branch(project), confirm_from=("tests",))
+    assert judged.evidence.status == "confirmed"
 
 
 @pytest.mark.parametrize(

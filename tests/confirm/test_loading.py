@@ -163,7 +163,7 @@ def test_a_repository_that_is_a_package_may_contain_the_package_that_its_code_me
 
 
 def test_a_module_that_lacks_a_dependency_says_which(tmp_path: Path) -> None:
-    (tmp_path / "needs_more.py").write_text("import no_such_dependency\n")
+    (tmp_path / "needs_more.py").write_text("import no_such_dependency\nN = no_such_dependency.N + 1\n")
     loading.prepare([str(tmp_path)], {})
     with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
         loading.load_module(str(tmp_path / "needs_more.py"), "needs_more")

@@ -32,7 +32,7 @@ from ..operations import confirming
 from ..process.batch import can_fork
 from ..process.supervisor import run_to_end
 from ..process.wire import Prefixed, Reply, Silent
-from ..source import loading
+from ..source import loading, stand_ins
 from ..tracing import signature
 from ..tracing.instrument import instrument
 from ..tracing.live import maker
@@ -352,7 +352,7 @@ class Harvest:
         return said
 
     def _text(self, subject: Any, call: Call) -> str:
-        return f"the call {_name(subject)}({signature.text_of(*call)}) in {self.where}"
+        return f"the call {_name(subject)}({signature.text_of(*call)}) in {self.where}{stand_ins.told()}"
 
     def _run(self, subject: Any, call: Call, reply: Reply, seconds: int) -> None:
         text = self._text(subject, call)

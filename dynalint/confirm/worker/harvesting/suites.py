@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..inputs.large_models import limited_parameters, too_large
+from ..source import stand_ins
 from .calls import Harvest
 from .processor_time import limited
 
@@ -27,6 +28,7 @@ _MODELS = 4
 # The number of examples for a property test that does not set one.
 _EXAMPLES = 20
 _BROKEN = re.compile(r"^ImportError while loading conftest '(.*)'", re.MULTILINE)
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _INTERNAL = "INTERNALERROR>"
 _OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-errors --no-header -W ignore"
 
@@ -57,6 +59,8 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest,
         why: str | None = ""
         while why is not None and paths and not plugin.collected:
             why, broken = _failure_of(pytest, [*options, *named, *paths], plugin)
+            if why is not None and stand_ins.provide(_missing_in(why)):
+                continue
             if why is not None:
                 harvest.note("pytest", why)
             # A file that sets up tests only concerns the tests in its folder.
@@ -66,7 +70,16 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest,
             paths = left
         if why is None or plugin.collected or not paths:
             break
+    if plugin.retried and not harvest.over:
+        left = max(skipped - plugin.count, 0)
+        return plugin.count + run_tests([one for one in tests if one["path"] in plugin.retried], folder, harvest, left)
     return plugin.count
+
+
+def _missing_in(text: str) -> str:
+    """Return the package that an error says is not installed, or an empty string."""
+    found = _MISSING.search(text)
+    return found[1] if found is not None else ""
 
 
 def _importable_plugins() -> list[str]:
@@ -124,12 +137,18 @@ class _Plugin:
     """Selects from the collected tests, and records failures."""
 
     def __init__(self, tests: Sequence[Mapping[str, Any]], harvest: Harvest, skipped: int) -> None:
+        self._known = set(stand_ins.names())
         self.collected = False
         self.count = 0
+        self.retried: set[str] = set()
         self._skipped = skipped
         self._rank = {(one["path"], one["name"]): (one["turn"], at) for at, one in enumerate(tests)}
         self._first: set[str] = set()
         self._harvest = harvest
+
+    def pytest_sessionstart(self, session: Any) -> None:
+        """Note the folder that the paths in reports are relative to."""
+        self._folder = session.config.rootpath
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Keep the selected tests, and run each function once before any is repeated with other parameters."""
@@ -149,8 +168,12 @@ class _Plugin:
         self._harvest.begin()
 
     def pytest_collectreport(self, report: Any) -> None:
-        """Record a file that cannot be imported."""
-        if report.failed:
+        """Record a file that cannot be imported, or run it again with a stand-in for a missing package."""
+        missing = _missing_in(str(report.longrepr)) if report.failed else ""
+        if stand_ins.provide(missing) or missing in set(stand_ins.names()) - self._known:
+            failed = Path(self._folder, report.fspath).resolve()
+            self.retried.update(path for path, _ in self._rank if Path(path).is_relative_to(failed))
+        elif report.failed:
             self._note(report.nodeid, str(report.longrepr))
 
     def pytest_runtest_logreport(self, report: Any) -> None:

@@ -321,6 +321,11 @@ def _falling(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
             yield {**specs, name: replace(spec, falling=True)}
 
 
+def _with_gradients(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs whose float tensors require gradients, as code that differentiates with respect to them needs."""
+    yield {**specs, **{n: replace(one, grad=True) for n, one in tensors_in(specs).items() if one.kind == "float"}}
+
+
 _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]], ...] = (
     (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", sizes(1, 2)),
     (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", joined),
@@ -345,6 +350,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"[Oo]utside|[Dd]omain|\[0, ?1\]", _between),
     (r"\b([Nn]a[Nn]s?|[Ii]nf(inite|inity)?|([Nn]on-?)?finite|positive|[Nn]on-?negative)\b", _between),
     (r"sorted in de(creas|scend)ing order", _falling),
+    (r"[Tt]ensors? .*does not require grad", _with_gradients),
     (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop
     (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
     *SIZES,

@@ -20,7 +20,7 @@ class TensorSpec:
     """A tensor to create. `kind` is `float`, `int` (from `low` to `high`, exclusive) or `bool`.
 
     The values of a float tensor are normally distributed or, if `between` is true, between 0 and 1. If `falling` is
-    true, integers are sorted, largest first.
+    true, integers are sorted, largest first. If `grad` is true, a float tensor requires gradients.
     """
 
     shape: tuple[int, ...]
@@ -29,6 +29,7 @@ class TensorSpec:
     low: int = 0
     between: bool = False
     falling: bool = False
+    grad: bool = False
 
     def make(self) -> torch.Tensor:
         """Create the tensor with torch's random numbers."""
@@ -37,7 +38,8 @@ class TensorSpec:
             return whole.sort(descending=True).values if self.falling else whole
         if self.kind == "bool":
             return torch.rand(self.shape) > 0.3
-        return 0.8 * torch.rand(self.shape) + 0.1 if self.between else torch.randn(self.shape)
+        values = 0.8 * torch.rand(self.shape) + 0.1 if self.between else torch.randn(self.shape)
+        return values.requires_grad_(self.grad)
 
 
 Specs = Mapping[str, Any]

@@ -7,6 +7,7 @@ Parts of the answer, in the order in which they become known:
     problem   why there are no more parts: `{"phase", "failure"}`, with phases `import`, `build`, `inputs`, `run`
     shown     for each parameter, what the call passes, a record from `dynamo`
     eager, default, fullgraph   records from `dynamo`
+    missing   the packages that are not installed and have stand-ins
     coverage  for each requested spot, how much of its bytecode Dynamo traced in frames that it captured
     latent    the run without the breaks that make a frame fall back to eager mode: `run`, a record from `dynamo`,
               and `coverage` as above
@@ -40,7 +41,7 @@ from ..inputs.shown_kinds import shown_kinds
 from ..inputs.targets import BuiltTarget, ProblemError, subject_of
 from ..inputs.variants import rising
 from ..process.wire import Prefixed, Reply
-from ..source import loading, spans
+from ..source import loading, spans, stand_ins
 
 # After this fraction of the request's time, results are compared only if the request asks for it.
 _COMPARE_AFTER = 0.05
@@ -80,7 +81,7 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
     """
     try:
         subject = subject_of(request, reply)
-        reply.part("inputs", subject.text)
+        reply.part("inputs", subject.text + stand_ins.told())
         # Send the files now in case the process dies, and again at the end, when everything has been imported.
         reply.part("files", loading.imported_files(request["roots"]))
         run_modes(subject, request, reply, None)
@@ -88,6 +89,7 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
     finally:
         reply.part("files", loading.imported_files(request["roots"]))
+        reply.part("missing", stand_ins.names())
 
 
 def run_modes(

@@ -14,7 +14,7 @@ The request is the same as for `confirming` with the file of `target`, with thes
 
 Parts of the answer: for each call, with its number as a prefix, the parts from `confirming`, or `inputs` and `recipe`
 (see `recipes`). `N.call`, `{"targets", "outcome", "seconds"}`, is sent when the call has ended. `problems` contains
-pairs of code and the reason why it gave no calls. `started` is how many snippets and tests have started, including the
+pairs of code and the reason why it gave no calls. `missing` are packages that have stand-ins. `started` is how many snippets and tests have started, including the
 skipped ones, and a description of the last.
 """
 
@@ -32,7 +32,7 @@ from ..harvesting.calls import Harvest
 from ..harvesting.snippets import run_snippets
 from ..harvesting.suites import run_tests
 from ..process.wire import Reply
-from ..source import loading
+from ..source import loading, stand_ins
 
 # Many problems may have the same reason.
 _MOST_PROBLEMS = 200
@@ -64,6 +64,7 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
             found.finish()
     finally:
         reply.part("problems", list(found.problems)[:_MOST_PROBLEMS])
+        reply.part("missing", stand_ins.names())
 
 
 def _enter_copy(folder: str) -> None:

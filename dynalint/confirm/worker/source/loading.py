@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from . import stand_ins
+
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
@@ -176,7 +178,7 @@ def load_module(path: str, name: str) -> ModuleType:
 
 def _imported(path: str, name: str) -> ModuleType | None:
     try:
-        module = importlib.import_module(name)
+        module = stand_ins.tolerating(lambda: importlib.import_module(name), name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise
@@ -215,10 +217,10 @@ def _load_by_path(path: str, name: str) -> ModuleType:
             spec = finder.override(spec) or spec
     if spec is None or spec.loader is None:
         raise LoadError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        stand_ins.tolerating(lambda: loader.exec_module(module))
     except BaseException:
         del sys.modules[name]
         raise

@@ -1,0 +1,169 @@
+"""Stand-ins for packages that are not installed, so that code that does not use them can be imported and run.
+
+A module that another one only imports for a base class, a decorator or an annotation need not be there. While modules
+are imported, a stand-in accepts what is done to it. Afterwards, using it raises the error that importing the package
+raised. What runs is therefore what would also run with the package. Uses only the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+_MOST = 12
+_IMPORTING = "<frozen importlib._bootstrap>"
+_absent: set[str] = set()
+
+
+def names() -> list[str]:
+    """Return the packages that have stand-ins, sorted."""
+    return sorted(_absent)
+
+
+def told() -> str:
+    """Return a remark for the description of a call, or an empty string if nothing is missing."""
+    missing = " and ".join(f"`{name}`" for name in names())
+    return f" (with a stand-in for {missing}, which is not installed)" if missing else ""
+
+
+def tolerating(act: Callable[[], _T], own: str = "") -> _T:
+    """Do something that imports modules, again with a stand-in for each package that is missing.
+
+    If this does not help, raise the first error, and leave nothing behind. The module `own` gets no stand-in.
+    """
+    before, first = set(_absent), None
+    while True:
+        try:
+            return act()
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            first = first or error
+            if len(_absent) - len(before) >= _MOST or not provided(error, own):
+                break
+    for name in _absent - before:
+        _withdraw(name)
+    raise first
+
+
+def provided(error: BaseException, own: str = "") -> bool:
+    """Provide a stand-in for the package whose absence led to an error. Return whether this may help."""
+    return any(provide(name, own) for name in _missing_names(error))
+
+
+def provide(name: str, own: str = "") -> bool:
+    """Provide a stand-in for a package, unless it is installed or contains the module `own`."""
+    top = name.partition(".")[0]
+    if not top.isidentifier() or top in _absent or top in sys.modules or top == own.partition(".")[0]:
+        return False
+    with suppress(ImportError, ValueError):
+        if importlib.util.find_spec(top) is not None:
+            return False
+    _absent.add(top)
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())
+    return True
+
+
+def _missing_names(error: BaseException | None) -> Iterator[str]:
+    """Yield the modules that were not found. Code often explains the error with one of its own."""
+    seen: set[int] = set()
+    while isinstance(error, ImportError) and id(error) not in seen:
+        seen.add(id(error))
+        if type(error) is ModuleNotFoundError and error.name:
+            yield error.name
+        error = error.__cause__ or error.__context__
+
+
+def _withdraw(name: str) -> None:
+    _absent.discard(name)
+    for module in [one for one in sys.modules if one.partition(".")[0] == name]:
+        del sys.modules[module]
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        known = fullname.partition(".")[0] in _absent
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True) if known else None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return ModuleNotInstalled(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+class ModuleNotInstalled(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        return _attribute(self.__name__, name)
+
+
+def _attribute(owner: str, name: str) -> PackageNotInstalled:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return PackageNotInstalled(f"{owner}.{name}")
+
+
+def _check(name: str) -> None:
+    """Raise an exception unless a module is being imported."""
+    frame = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTING:
+            return
+        frame = frame.f_back  # type: ignore[assignment]
+    top = name.partition(".")[0]
+    raise ModuleNotFoundError(f"No module named {top!r}", name=top)
+
+
+class PackageNotInstalled:
+    """Any value of a package that is not installed."""
+
+    __iter__ = __contains__ = None
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> PackageNotInstalled:
+        return _attribute("missing" if name == "_name" else self._name, name)
+
+    def __call__(self, *args: Any, **_kwargs: Any) -> Any:
+        """Return a decorated class as it is. A decorated function may become anything, so it cannot be called later."""
+        _check(self._name)
+        return args[0] if len(args) == 1 and isinstance(args[0], type) else self
+
+    def __getitem__(self, _item: Any) -> PackageNotInstalled:
+        return self
+
+    def __or__(self, _other: Any) -> PackageNotInstalled:
+        return self
+
+    __ror__ = __or__
+
+    def __bool__(self) -> bool:
+        _check(self._name)
+        return False
+
+    def __instancecheck__(self, _instance: object) -> bool:
+        _check(self._name)
+        return False
+
+    def __subclasscheck__(self, _subclass: type) -> bool:
+        _check(self._name)
+        return False
+
+    def __mro_entries__(self, _bases: tuple[Any, ...]) -> tuple[type]:
+        name = self._name
+
+        def absent(_cls: type, *_args: Any, **_kwargs: Any) -> Any:
+            _check(name)
+            return PackageNotInstalled(name)
+
+        return (type(name.rpartition(".")[2], (), {"__new__": absent}),)

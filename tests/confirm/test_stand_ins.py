@@ -1,0 +1,106 @@
+"""Code that needs a package that is not installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynalint.confirm.worker.source import loading, stand_ins
+
+CODE = """
+import absent_one
+import absent_two.part as part
+from absent_one.more import Base, decorate, wrapped
+
+try:
+    import absent_three
+    HAS_THREE = True
+except ImportError:
+    HAS_THREE = False
+
+if part.has_feature():
+    raise RuntimeError("a stand-in has no features")
+
+class Heir(Base):
+    pass
+
+@decorate("name")
+class Plain:
+    other: Base | None = None
+
+    def double(self, x: part.Number["n"]):
+        return 2 * x
+
+    def use(self, x):
+        return wrapped(x)
+
+    def test(self, x):
+        return isinstance(x, part.Number)
+
+@wrapped
+def function(x):
+    return x
+"""
+
+
+@pytest.fixture(autouse=True)
+def fresh_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    path, finders, modules = sys.path[:], sys.meta_path[:], set(sys.modules)
+    monkeypatch.setattr(stand_ins, "_absent", set())
+    yield
+    sys.path[:], sys.meta_path[:] = path, finders
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def loaded(folder: Path, text: str) -> Any:
+    file = folder / "code_with_needs.py"
+    file.write_text(text)
+    return loading.load_module(str(file), "")
+
+
+def test_code_that_does_not_use_a_missing_package_runs(tmp_path: Path) -> None:
+    module = loaded(tmp_path, CODE)
+    assert module.Plain().double(2) == 4
+    assert not module.HAS_THREE
+    assert stand_ins.names() == ["absent_one", "absent_two"]
+    assert stand_ins.told() == " (with a stand-in for `absent_one` and `absent_two`, which is not installed)"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda module: module.Plain().use(1),
+        lambda module: module.Plain().test(1),
+        lambda module: module.function(1),
+        lambda module: module.Heir(),
+        lambda module: bool(module.part.flag),
+        lambda module: module.part.call(),
+    ],
+)
+def test_code_that_uses_a_missing_package_raises_what_the_import_raised(use: Any, tmp_path: Path) -> None:
+    module = loaded(tmp_path, CODE)
+    with pytest.raises(ModuleNotFoundError, match="No module named 'absent_(one|two)'"):
+        use(module)
+
+
+def test_an_explained_import_error_is_about_the_missing_package(tmp_path: Path) -> None:
+    text = "try:\n    import absent_one\nexcept ImportError:\n    raise ImportError('install it') from None\nvalue = 1\n"
+    assert loaded(tmp_path, text).value == 1
+
+
+def test_stand_ins_that_do_not_help_leave_the_first_error_and_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(ModuleNotFoundError, match="absent_one"):
+        loaded(tmp_path, "import absent_one\nnumbers = [1 for one in absent_one.numbers]\n")
+    assert not stand_ins.names()
+    assert "absent_one" not in sys.modules
+
+
+def test_neither_installed_packages_nor_their_missing_parts_get_stand_ins(tmp_path: Path) -> None:
+    assert not stand_ins.provide("json.absent")
+    with pytest.raises(ModuleNotFoundError, match=r"json\.absent"):
+        loaded(tmp_path, "import json.absent\n")

@@ -115,7 +115,8 @@ def _shown(results: Iterable[TargetResult], analysis: Analysis) -> ShownKinds:
             functions.update(dict.fromkeys(resolved([target, *heirs.get(target, ())]), function))
     for result in results:
         root = functions.get(result.target)
-        if root is not None and not result.part and result.default is not None and result.default.breaks:
+        broken = result.default is not None and result.default.breaks
+        if root is not None and broken and result.shown and not result.part:
             kinds = found.setdefault((root.file.path, root.qualname), {})
             for name, told in result.shown.items():
                 kinds.setdefault(name, []).append(kind_of(told.type, told.dtype, told.rank))

@@ -27,7 +27,7 @@ _SETTLING = 2
 def discoveries(confirmation: Confirmation, directory: Path) -> list[Finding]:
     """Return a finding for each location and problem without a finding. Paths are relative to `directory`."""
     found: dict[tuple[str, int, int | str], Finding] = {}
-    for result in (one for one in confirmation.results if not one.part):
+    for result in (one for one in confirmation.results if one.eager is not None and not one.part):
         writer = _FindingWriter(confirmation, result, directory)
         for finding in (*_breaks(writer), *_recompiles(writer), *_differences(writer), *_failures(writer)):
             # A call of a library is one place to change, however often and wherever the library breaks the graph.

@@ -276,8 +276,8 @@ class _TargetRuns:
             self._targets = [*self._targets, *left]
             self._run_all(pool, workers, count, left)
             results = [as_part(self._results.pop(target)) for target in left if target in self._results]
-            self._results.update((one.target, one) for one in results if one.problem is None)
-            failed += [one for one in results if one.problem is not None]  # These results are dropped.
+            self._results.update((one.target, one) for one in results if one.default is not None)
+            failed += [one for one in results if one.default is None]  # These results are dropped.
 
     def _run_all(
         self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], count: int, targets: Iterable[Target]

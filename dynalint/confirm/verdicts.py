@@ -92,7 +92,7 @@ def _overlaps(spot: Spot, frame: StackFrame) -> bool:
 def with_verdicts(confirmation: Confirmation) -> list[Finding]:
     """Return the findings with their verdicts. Findings without a result are unchanged."""
     verdicts = zip(confirmation.placed, _best(confirmation), strict=True)
-    return [placed.finding if best is None else _with_verdict(placed.finding, best) for placed, best in verdicts]
+    return [one.finding if best is None else _with_verdict(one.finding, best) for one, best in verdicts]
 
 
 def not_run(confirmation: Confirmation) -> list[Located]:
@@ -197,6 +197,9 @@ def _verdict(
     if placed.finding.category not in CONFIRMABLE:
         return None
     if result.default is None or result.eager is None:
+        expected = [one for one in breaks if one.gb in placed.finding.gb]  # A call that fails may pass other kinds.
+        if expected:
+            return _CONFIRMED, _confirmed_by_break(confirmation, placed, result, expected)
         return _failed(result) if _concerns(result, placed) or _ran(result, placed) else None
     if placed.path not in result.files:
         return _never_reached(result, placed)
@@ -263,12 +266,13 @@ def _confirmed_by_break(
     frame = confirmation.own_frame(seen.stack)
     innermost = seen.stack[-1] if seen.stack else None
     if frame is not None and innermost is not None and innermost != frame:
-        texts.append(
-            f"It breaks in {innermost.function} ({_short(innermost.file)}:{innermost.line}), called from here."
-        )
+        where = f"{_short(innermost.file)}:{innermost.line}"
+        texts.append(f"It breaks in {innermost.function} ({where}), called from here.")
     evidence = _evidence(result, "confirmed", "", placed, confirmation, gb=seen.gb)
     if result.mode:
         texts.append(f"Seen {result.mode}.")
+    if result.eager is None:
+        texts.append("The call in which this was seen fails later.")
     if result.part:
         texts.append(f"This was only seen in a call to this part: {result.inputs}.")
     if evidence.fullgraph == "passes":
@@ -330,10 +334,7 @@ def _unbroken(confirmation: Confirmation, placed: Located, result: TargetResult)
         hidden = f"hidden by the graph break at {line} ({kind}), so this code runs in eager mode"
         return _uncovered(confirmation, placed, result, hidden, "that break")
     elif coverage.traced:
-        text = (
-            f"{result.inputs}: only part of this ran, and that part was traced; to decide, an example has to run all "
-            "of it."
-        )
+        text = f"{result.inputs}: only part of this ran, and that part was traced; an example has to run all of it."
     else:
         text = f"{result.inputs}: this ran, but not in a frame that Dynamo compiled."
     return _UNSEEN, _evidence(result, "unconfirmed", text)

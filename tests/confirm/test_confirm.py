@@ -584,7 +584,10 @@ def test_parts_are_run_where_the_root_cannot_be(project: Project) -> None:
 def test_parts_in_other_files_run_if_their_root_cannot_be_imported(project: Project) -> None:
     gate = "def gate(x: torch.Tensor):\n    if x.sum() > 0:\n        return x\n    return -x\n"
     project.write("ops.py", f"import torch\n\n{gate}")
-    project.write("model.py", f"import no_such_package\nN = no_such_package.N + 1\nimport torch\nfrom torch import nn\nimport ops\n\n{gate}")
+    project.write(
+        "model.py",
+        f"import no_such_package\nN = no_such_package.N + 1\nimport torch\nfrom torch import nn\nimport ops\n\n{gate}",
+    )
     places = [(file, ["Model.forward", "gate"]) for file in ("ops.py", "model.py")]
     asked = [project.finding(file, "x.sum() > 0", "gate", gb=["GB0170"], region=region) for file, region in places]
     ways = {one.path: [project.target(one.path, "gate")] for one in asked}
@@ -632,3 +635,40 @@ def test_targets_that_lead_to_no_finding_get_less_time(project: Project, monkeyp
     finding = project.finding("model.py", "x + 1", "Flagged.forward")
     confirm([finding], targets, project.options(timeout=40.0), leads=lambda _: targets[:1])
     assert asked == {"Flagged": (40.0, False), "Plain": (4.0, True)}
+
+
+FAILING = """
+import torch
+from torch import nn
+
+
+class Late(nn.Module):
+    def forward(self, x: torch.Tensor, key: str):
+        if x.sum() > 0:
+            x = -x
+        print(x)
+        assert key.startswith("zz:") and int(key[3:]) == 73
+        if x.mean() > 0:
+            x = x + 1
+        return x
+"""
+
+
+def test_a_call_that_fails_shows_the_breaks_before_it_does(project: Project) -> None:
+    project.write("late.py", FAILING)
+    texts = {"x.sum() > 0": "GB0170", "print(x)": "GB0170", "x.mean() > 0": "GB0170"}
+    asked = [project.finding("late.py", text, "Late.forward", gb=[gb]) for text, gb in texts.items()]
+    found = confirm(asked, [project.target("late.py", "Late")], project.options())
+    assert [(one.code, one.evidence.status) for one in found] == [
+        ("DYN101", "confirmed"),
+        ("DYN101", "unconfirmed"),  # It is not the kind of break that the finding is about.
+        ("DYN101", "unconfirmed"),
+    ]
+    assert found[0].evidence.detail.endswith("The call in which this was seen fails later.")
+
+
+def test_a_call_that_fails_leads_to_no_discoveries(project: Project) -> None:
+    project.write("late.py", FAILING)
+    asked = [project.finding("late.py", "x.mean() > 0", "Late.forward", gb=["GB0170"])]
+    found = confirm(asked, [project.target("late.py", "Late")], project.options())
+    assert [one.line for one in found] == [asked[0].line]

@@ -512,6 +512,13 @@ def test_lengths_are_sorted_where_sequences_are_packed() -> None:
     find_call(Tagger(), "cpu", 10)
 
 
+def test_tensors_that_are_differentiated_require_gradients() -> None:
+    def forces(data):
+        return torch.autograd.grad([data["energy"].sum()], [data["pos"]], allow_unused=True)[0]
+
+    find_call(forces, "cpu", 10)
+
+
 class Policy(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -84,12 +84,14 @@ def test_code_that_does_not_use_a_missing_package_runs(tmp_path: Path) -> None:
 )
 def test_code_that_uses_a_missing_package_raises_what_the_import_raised(use: Any, tmp_path: Path) -> None:
     module = loaded(tmp_path, CODE)
-    with pytest.raises(ModuleNotFoundError, match="No module named 'absent_(one|two)'"):
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'absent_(one|two)'"):
         use(module)
 
 
 def test_an_explained_import_error_is_about_the_missing_package(tmp_path: Path) -> None:
-    text = "try:\n    import absent_one\nexcept ImportError:\n    raise ImportError('install it') from None\nvalue = 1\n"
+    text = (
+        "try:\n    import absent_one\nexcept ImportError:\n    raise ImportError('install it') from None\nvalue = 1\n"
+    )
     assert loaded(tmp_path, text).value == 1
 
 

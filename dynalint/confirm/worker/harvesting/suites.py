@@ -71,8 +71,8 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest,
         if why is None or plugin.collected or not paths:
             break
     if plugin.retried and not harvest.over:
-        left = max(skipped - plugin.count, 0)
-        return plugin.count + run_tests([one for one in tests if one["path"] in plugin.retried], folder, harvest, left)
+        again = [one for one in tests if one["path"] in plugin.retried]
+        return plugin.count + run_tests(again, folder, harvest, max(skipped - plugin.count, 0))
     return plugin.count
 
 

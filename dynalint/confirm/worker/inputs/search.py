@@ -51,8 +51,10 @@ _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training
 class NoInputsError(Exception):
     """No arguments were found that the callable accepts. The message gives the exception that came latest in the code.
 
-    The cause of this exception is the exception that was raised most often.
+    The cause of this exception is the exception that was raised most often. `call` is the attempt that got furthest.
     """
+
+    call: FoundCall | None = None
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,11 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
         found = search.run(fewer, ATTEMPTS + ATTEMPTS // 2, generic=False)
     if found is None:
         furthest = first_line(search.furthest.message).removesuffix(":")
-        raise NoInputsError(
+        error = NoInputsError(
             f"it did not accept any of the arguments that were tried; the attempt that got furthest raised {furthest}"
-        ) from search.usual
+        )
+        error.call = search.furthest_call
+        raise error from search.usual
     return found
 
 
@@ -120,6 +124,7 @@ class _Search:
         self._deadline = deadline
         self.tried: set[str] = set()
         self.last = self.furthest = FailedAttempt("nothing", progress=-1)
+        self.furthest_call: FoundCall | None = None
         self._counts: Counter[str] = Counter()
         self._errors: dict[str, Exception | None] = {}
 
@@ -151,9 +156,9 @@ class _Search:
             made = _made(specs, self._device)
             args, kwargs = _call(self._function, made)
             call = (*self._args, *args), {**self._kwargs, **kwargs}
+            found = FoundCall(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
             trouble = _attempt(self._function, made, call)
             if trouble is None:
-                found = FoundCall(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
                 if not _rank_depends_on_masks(self._function, call):
                     return found
                 if doubtful is None:
@@ -165,7 +170,7 @@ class _Search:
             later[:0] = itertools.islice(sizes_in_message(specs, trouble.message), 4)
             self.last = trouble
             if trouble.progress > self.furthest.progress:
-                self.furthest = trouble
+                self.furthest, self.furthest_call = trouble, found
             self._counts[trouble.message] += 1
             # A traceback keeps all intermediate values alive, so only a few are stored.
             if len(self._errors) < _KEPT_ERRORS:

@@ -26,7 +26,7 @@ from ..source import loading
 from .constructors import constructions
 from .guessed_values import NoGuessError
 from .large_models import TooLargeError
-from .search import FINAL, NoInputsError, find_call
+from .search import FINAL, FoundCall, NoInputsError, find_call
 
 # Values that do not belong to a version of the code, so that another version can be called with them.
 _SHARED = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -36,12 +36,13 @@ Makers = Generator[tuple[Maker, str], BaseException | None, None]
 
 
 class ProblemError(Exception):
-    """Why a target cannot be run, in the form used in the answer."""
+    """Why a target cannot be run, in the form used in the answer. `attempt` is the call that got furthest, if any."""
 
-    def __init__(self, phase: str, failure: RunFailure) -> None:
+    def __init__(self, phase: str, failure: RunFailure, attempt: BuiltTarget | None = None) -> None:
         super().__init__(failure.message)
         self.phase = phase
         self.failure = failure
+        self.attempt = attempt
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,14 @@ def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> 
     try:
         call = find_call(function, request["device"], request["seconds"] / 4)
     except NoInputsError as error:
-        raise ProblemError("inputs", RunFailure("NoInputs", str(error), 0)) from error
+        attempt = None if error.call is None else _guessed(make, text, error.call)
+        raise ProblemError("inputs", RunFailure("NoInputs", str(error), 0), attempt) from error
     except BaseException as error:
         raise ProblemError("run", failure(error, 0)) from error
+    return _guessed(make, text, call)
+
+
+def _guessed(make: Maker, text: str, call: FoundCall) -> BuiltTarget:
     words = f"called with {call.text}" if call.text else "called without arguments"
     return BuiltTarget(make, call.call, f"{text}, {words}", guessed=True)
 

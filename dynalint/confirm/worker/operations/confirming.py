@@ -6,7 +6,7 @@ Parts of the answer, in the order in which they become known:
     inputs    a description of how the target was built and called
     problem   why there are no more parts: `{"phase", "failure"}`, with phases `import`, `build`, `inputs`, `run`
     shown     for each parameter, what the call passes, a record from `dynamo`
-    eager, default, fullgraph   records from `dynamo`
+    eager, default, fullgraph   records from `dynamo`, or only `default` for a call that fails, if no other was found
     missing   the packages that are not installed and have stand-ins
     coverage  for each requested spot, how much of its bytecode Dynamo traced in frames that it captured
     latent    the run without the breaks that make a frame fall back to eager mode: `run`, a record from `dynamo`,
@@ -49,6 +49,8 @@ _COMPARE_AFTER = 0.05
 _COMPILING = 0.9
 # The fraction of the time for finding what breaks hide. If the default run took longer, that time is used instead.
 _LATENT = 0.15
+# The fraction of the time for a call that fails, which has taken time to find.
+_FAILING = 0.25
 _prepared: set[tuple[str, str]] = set()
 
 
@@ -87,9 +89,25 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
         run_modes(subject, request, reply, None)
     except ProblemError as problem:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
+        if problem.attempt is not None:
+            _run_attempt(problem.attempt, request, reply)
     finally:
         reply.part("files", loading.imported_files(request["roots"]))
         reply.part("missing", stand_ins.names())
+
+
+def _run_attempt(subject: BuiltTarget, request: Mapping[str, Any], reply: Reply) -> None:
+    """Run a call that fails, because Dynamo may break at a requested line before it does. Only send the breaks."""
+    watched = code_names(request["spots"])
+    eager = runs.eager_run(subject.make, [subject.call], watched)
+    spots = ((file, spot) for file, path in watched.items() for spot in request["spots"][path])
+    if not any(spot[0] <= line <= spot[2] for file, spot in spots for line in eager.lines.get(file, ())):
+        return
+    reply.stage(f"running {request['target']['qualname']} under torch.compile")
+    with Deadline(request["seconds"] * _FAILING, request["seconds"]).kept():
+        default = runs.default_run(subject.make, [subject.call], watched)
+    reply.part("inputs", subject.text + stand_ins.told())
+    reply.part("default", encode(replace(default, traced={}, compiles=(), error=None)))
 
 
 def run_modes(

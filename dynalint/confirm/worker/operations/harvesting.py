@@ -14,8 +14,8 @@ The request is the same as for `confirming` with the file of `target`, with thes
 
 Parts of the answer: for each call, with its number as a prefix, the parts from `confirming`, or `inputs` and `recipe`
 (see `recipes`). `N.call`, `{"targets", "outcome", "seconds"}`, is sent when the call has ended. `problems` contains
-pairs of code and the reason why it gave no calls. `missing` are packages that have stand-ins. `started` is how many snippets and tests have started, including the
-skipped ones, and a description of the last.
+pairs of code and the reason why it gave no calls. `missing` are packages that have stand-ins. `started` is how many
+snippets and tests have started, including the skipped ones, and a description of the last.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -102,6 +102,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class ModuleNotInstalled(ModuleType):
+    """A module of a package that is not installed."""
+
     def __getattr__(self, name: str) -> Any:
         return _attribute(self.__name__, name)
 
@@ -114,11 +116,11 @@ def _attribute(owner: str, name: str) -> PackageNotInstalled:
 
 def _check(name: str) -> None:
     """Raise an exception unless a module is being imported."""
-    frame = sys._getframe(1)  # noqa: SLF001
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         if frame.f_code.co_filename == _IMPORTING:
             return
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     top = name.partition(".")[0]
     raise ModuleNotFoundError(f"No module named {top!r}", name=top)
 

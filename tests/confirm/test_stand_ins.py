@@ -22,7 +22,7 @@ try:
 except ImportError:
     HAS_THREE = False
 
-if part.has_feature():
+if part.has_feature() or absent_one.__version__ >= part.compat.__version__ + "1":
     raise RuntimeError("a stand-in has no features")
 
 class Heir(Base):
@@ -80,6 +80,7 @@ def test_code_that_does_not_use_a_missing_package_runs(tmp_path: Path) -> None:
         lambda module: module.Heir(),
         lambda module: bool(module.part.flag),
         lambda module: module.part.call(),
+        lambda module: module.absent_one.__version__,
     ],
 )
 def test_code_that_uses_a_missing_package_raises_what_the_import_raised(use: Any, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _MOST = 12
+# While modules are imported, they may compare this with a release.
+_VERSION = "0.0.0"
 _IMPORTING = "<frozen importlib._bootstrap>"
 _absent: set[str] = set()
 
@@ -108,7 +110,10 @@ class ModuleNotInstalled(ModuleType):
         return _attribute(self.__name__, name)
 
 
-def _attribute(owner: str, name: str) -> PackageNotInstalled:
+def _attribute(owner: str, name: str) -> Any:
+    if name == "__version__":
+        _check(owner)
+        return _VERSION
     if name.startswith("__"):
         raise AttributeError(name)
     return PackageNotInstalled(f"{owner}.{name}")
@@ -133,7 +138,7 @@ class PackageNotInstalled:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name: str) -> PackageNotInstalled:
+    def __getattr__(self, name: str) -> Any:
         return _attribute("missing" if name == "_name" else self._name, name)
 
     def __call__(self, *args: Any, **_kwargs: Any) -> Any:

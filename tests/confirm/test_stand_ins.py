@@ -57,10 +57,13 @@ def fresh_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def loaded(folder: Path, text: str) -> Any:
-    file = folder / "code_with_needs.py"
+def written(file: Path, text: str) -> Path:
     file.write_text(text)
-    return loading.load_module(str(file), "")
+    return file
+
+
+def loaded(folder: Path, text: str) -> Any:
+    return loading.load_module(str(written(folder / "code_with_needs.py", text)), "")
 
 
 def test_code_that_does_not_use_a_missing_package_runs(tmp_path: Path) -> None:
@@ -68,7 +71,7 @@ def test_code_that_does_not_use_a_missing_package_runs(tmp_path: Path) -> None:
     assert module.Plain().double(2) == 4
     assert not module.HAS_THREE
     assert stand_ins.names() == ["absent_one", "absent_two"]
-    assert stand_ins.told() == " (with a stand-in for `absent_one` and `absent_two`, which is not installed)"
+    assert stand_ins.told() == " (with a stand-in for `absent_one` and `absent_two`, which is missing)"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,28 @@ def test_an_explained_import_error_is_about_the_missing_package(tmp_path: Path) 
         "try:\n    import absent_one\nexcept ImportError:\n    raise ImportError('install it') from None\nvalue = 1\n"
     )
     assert loaded(tmp_path, text).value == 1
+
+
+def test_what_another_release_of_a_package_contains_gets_a_stand_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "newer_release.py").write_text("")
+    (tmp_path / "own_part.py").write_text("")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = loaded(tmp_path, "from newer_release import old\n\ndef use():\n    return old.part(1)\n")
+    assert stand_ins.names() == ["newer_release.old"]
+    with pytest.raises(ImportError, match="cannot import name 'old' from 'newer_release'"):
+        module.use()
+    with pytest.raises(ImportError, match="from 'own_part'"):
+        loading.load_module(str(written(tmp_path / "other.py", "from own_part import nothing\n")), "other")
+
+
+def test_any_error_that_explains_a_missing_package_is_about_it(tmp_path: Path) -> None:
+    explained = "except ImportError as error:\n    raise ValueError('install it') from error\n"
+    assert loaded(tmp_path, f"try:\n    import absent_one\n{explained}value = 1\n").value == 1
 
 
 def test_stand_ins_that_do_not_help_leave_the_first_error_and_no_trace(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Stand-ins for packages that are not installed, so that code that does not use them can be imported and run.
 
-A module that another one only imports for a base class, a decorator or an annotation need not be there. While modules
+A package that a module only imports for a base class, a decorator or an annotation need not be there. While modules
 are imported, a stand-in accepts what is done to it. Afterwards, using it raises the error that importing the package
 raised. What runs is therefore what would also run with the package. Uses only the standard library.
 """
@@ -11,6 +11,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -19,6 +20,8 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _MOST = 12
+_NO_PART = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
+_INSTALLED = re.compile(r"\b(site|dist)-packages\b")
 # While modules are imported, they may compare this with a release.
 _VERSION = "0.0.0"
 _IMPORTING = "<frozen importlib._bootstrap>"
@@ -26,14 +29,14 @@ _absent: set[str] = set()
 
 
 def names() -> list[str]:
-    """Return the packages that have stand-ins, sorted."""
+    """Return the packages, and the parts of other releases of packages, that have stand-ins, sorted."""
     return sorted(_absent)
 
 
 def told() -> str:
     """Return a remark for the description of a call, or an empty string if nothing is missing."""
     missing = " and ".join(f"`{name}`" for name in names())
-    return f" (with a stand-in for {missing}, which is not installed)" if missing else ""
+    return f" (with a stand-in for {missing}, which is missing)" if missing else ""
 
 
 def tolerating(act: Callable[[], _T], own: str = "") -> _T:
@@ -55,8 +58,8 @@ def tolerating(act: Callable[[], _T], own: str = "") -> _T:
 
 
 def provided(error: BaseException, own: str = "") -> bool:
-    """Provide a stand-in for the package whose absence led to an error. Return whether this may help."""
-    return any(provide(name, own) for name in _missing_names(error))
+    """Provide a stand-in for what an error says is missing, or what its causes say. Return whether this may help."""
+    return any(provide(one.name or "", own) if _is_absent(one) else _provide_part(str(one)) for one in _causes(error))
 
 
 def provide(name: str, own: str = "") -> bool:
@@ -73,18 +76,37 @@ def provide(name: str, own: str = "") -> bool:
     return True
 
 
-def _missing_names(error: BaseException | None) -> Iterator[str]:
-    """Yield the modules that were not found. Code often explains the error with one of its own."""
+def _provide_part(message: str) -> bool:
+    """Provide a stand-in for what another release of an installed package contains."""
+    found = _NO_PART.match(message)
+    module = sys.modules.get(found[2]) if found is not None else None
+    if found is None or module is None or not _INSTALLED.search(str(vars(module).get("__file__"))):
+        return False
+    name = f"{found[2]}.{found[1]}"
+    setattr(module, found[1], PackageNotInstalled(name))
+    _absent.add(name)
+    return True
+
+
+def _causes(error: BaseException | None) -> Iterator[ImportError]:
+    """Yield the import errors that led to an error. Code often explains them with one of its own."""
     seen: set[int] = set()
-    while isinstance(error, ImportError) and id(error) not in seen:
+    while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if type(error) is ModuleNotFoundError and error.name:
-            yield error.name
+        if isinstance(error, ImportError):
+            yield error
         error = error.__cause__ or error.__context__
+
+
+def _is_absent(error: ImportError) -> bool:
+    return type(error) is ModuleNotFoundError
 
 
 def _withdraw(name: str) -> None:
     _absent.discard(name)
+    owner, _, part = name.rpartition(".")
+    if owner:
+        delattr(sys.modules[owner], part)
     for module in [one for one in sys.modules if one.partition(".")[0] == name]:
         del sys.modules[module]
 
@@ -127,7 +149,10 @@ def _check(name: str) -> None:
             return
         frame = frame.f_back
     top = name.partition(".")[0]
-    raise ModuleNotFoundError(f"No module named {top!r}", name=top)
+    if top in _absent:
+        raise ModuleNotFoundError(f"No module named {top!r}", name=top)
+    owner, _, part = next(one for one in _absent if f"{name}.".startswith(f"{one}.")).rpartition(".")
+    raise ImportError(f"cannot import name {part!r} from {owner!r}")
 
 
 class PackageNotInstalled:

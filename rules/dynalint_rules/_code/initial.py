@@ -16,14 +16,17 @@ _ALIKE = frozenset({"zeros_like", "ones_like", "empty_like", "detach", "clone", 
 def initial(owner: ClassInfo, name: str, project: Project) -> list[ast.expr]:
     """Return the values that code outside the compiled region assigns to an attribute.
 
-    A constructor parameter stands for its default. Values derived from the state itself are omitted.
+    A constructor parameter stands for its default. Values derived from the state itself are omitted. Compiled methods
+    count if a constructor calls them.
     """
     related = [*project.mro(owner), *_below(owner)]
+    made = "".join(cls.methods["__init__"].text for cls in related if "__init__" in cls.methods)
     given = [
         _resolved(value, method)
         for cls in related
         for method, value in _given(cls, name)
-        if (method.name == "__init__" or not method.reached) and not _is_alike(value, name)
+        if (method.name == "__init__" or not method.reached or f"self.{method.name}(" in made)
+        and not _is_alike(value, name)
     ]
     return given + [cls.body[name] for cls in related if name in cls.body]
 
@@ -135,8 +138,19 @@ def _given(cls: ClassInfo, name: str) -> Iterator[tuple[FunctionInfo, ast.expr]]
         value = getattr(statement, "value", None)
         if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
             value = next(iter([*value.args[1:2], *(one.value for one in value.keywords if one.arg == "tensor")]), None)
+        if isinstance(statement, ast.Assign) and isinstance(value, ast.Tuple):
+            value = _item_for(statement.targets, value, name)
         if value is not None:
             yield method, value
+
+
+def _item_for(targets: list[ast.expr], value: ast.Tuple, name: str) -> ast.expr:
+    """Return the item of a tuple that an assignment such as `self.size, self.last = size, None` stores in a target."""
+    for target in targets:
+        if isinstance(target, ast.Tuple) and len(target.elts) == len(value.elts):
+            pairs = zip(target.elts, value.elts, strict=True)
+            return next((item for one, item in pairs if isinstance(one, ast.Attribute) and one.attr == name), value)
+    return value
 
 
 def _resolved(value: ast.expr, method: FunctionInfo) -> ast.expr:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
 from dynalint_rules._code.growth import other_changes, same, state_name
@@ -26,55 +26,9 @@ from dynalint_rules._code.initial import (
 )
 from dynalint_rules._code.order import may_return_before
 from dynalint_rules._code.passed_values import is_looked_at
+from dynalint_rules._code.state_outcomes import Kinds, State, is_no_size, outcome
 
 Change = StateChange | ContainerChange
-
-# Attributes of a tensor that a test can read to find out whether the tensor is empty.
-_SIZES = frozenset({"shape", "size", "numel", "nelement"})
-
-
-@dataclass(frozen=True)
-class _State:
-    """State that an event changes, with the last name that leads to it and the variables that hold its old value."""
-
-    name: str
-    is_attribute: bool
-    found: frozenset[str] = field(default=frozenset())
-
-    @staticmethod
-    def of(event: Change) -> _State:
-        """Return the state that an event changes."""
-        state = _State(state_name(event), event.home.type in ("attribute", "class"))
-        nodes = list(walk_function(event.function.node))
-        values: dict[str, ast.expr | None] = {node.arg: None for node in nodes if isinstance(node, ast.arg)}
-        # The code that creates missing state comes later and may use the same name.
-        for node in sorted((one for one in nodes if isinstance(one, ast.Assign)), key=lambda one: one.lineno):
-            if isinstance(node.targets[0], ast.Name):
-                values.setdefault(node.targets[0].id, node.value)
-        found = (name for name, value in values.items() if value is not None and state._is_looked_up(value))
-        return _State(state.name, state.is_attribute, frozenset(found))
-
-    def is_read_by(self, node: ast.AST) -> bool:
-        """Return whether an expression is the state, an item of the state, or a variable with its old value."""
-        while isinstance(node, ast.Subscript):
-            node = node.value
-        if isinstance(node, ast.Attribute):
-            return node.attr == self.name
-        return isinstance(node, ast.Name) and (
-            node.id in self.found or (node.id == self.name and not self.is_attribute)
-        )
-
-    def is_asked_for(self, test: ast.expr) -> bool:
-        """Return whether a test reads the state or checks that the attribute exists."""
-        return any(self.is_read_by(node) or _is_text(node, self.name) for node in walk(test))
-
-    def _is_looked_up(self, value: ast.expr) -> bool:
-        """Return whether an expression is `self.state`, `self.state.get(key)` or `getattr(self, "state", None)`."""
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
-            return self.is_read_by(value.func.value)
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "getattr":
-            return len(value.args) > 1 and _is_text(value.args[1], self.name)
-        return isinstance(value, ast.Attribute) and value.attr == self.name
 
 
 @dataclass(frozen=True)
@@ -91,7 +45,7 @@ class StateTest:
 
 def asking(event: Change, project: Project) -> StateTest | None:
     """Return the statement, around a change or before it, that tests whether the state already exists."""
-    state, parents = _State.of(event), project.parents(event.function)
+    state, parents = State.of(event), project.parents(event.function)
     for one in _on_the_way(event.statement, event.function, project):
         test = one.statement.test
         if one.leaves and way(event.statement, parents) != way(one.statement, parents):
@@ -102,7 +56,7 @@ def asking(event: Change, project: Project) -> StateTest | None:
         kinds = project.kinds(event.function)
         if k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and not _is_settled(test, kinds):
             missing = _says_missing(test, state, truth=one.truth)
-            if missing or (missing is None and not one.leaves):
+            if missing or (missing is None and (not one.leaves or is_made_for_sure(event, one, project))):
                 return one
     return None
 
@@ -120,14 +74,14 @@ def _is_settled(test: ast.expr, kinds: Mapping[ast.AST, k.Kind]) -> bool:
 
 def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
     """Return whether the constructor leaves the state missing and the first call always creates it."""
-    function, state = event.function, _State.of(event)
+    function, state = event.function, State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None:
         return False
-    parents = project.parents(function)
+    parents, kinds = project.parents(function), project.kinds(function)
     arms = way(event.statement, parents) | way(found.statement, parents)
     values, test = initial(function.owner, state.name, project), without_flags(found.statement.test, function, project)
     if values:
-        made = all(_outcome(test, state, value) is found.truth and _differs(event, value) for value in values)
+        made = all(outcome(test, state, value, kinds) is found.truth and _differs(event, value) for value in values)
     else:
         made = any(map(is_hasattr, walk(test))) and _is_forced(test, state, truth=found.truth)
     others = list(other_changes(event, project))
@@ -136,7 +90,7 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
     return (
         made
         and (not isinstance(test, ast.BoolOp) or state.is_asked_for(test.values[0]))
-        and not any(_sets_back(statement, found, state) for _, statement in others)
+        and not any(_sets_back(statement, found, state, kinds) for _, statement in others)
         and all(node is found.statement or is_taken(node, arm, function, project) for node, arm in arms)
         and not may_return_before(event.function, event.statement, besides=found.statement)
     )
@@ -183,9 +137,11 @@ def _stored_item(statement: ast.stmt) -> tuple[ast.expr, str] | None:
     return (target.value, target.slice.value) if isinstance(target.slice.value, str) else None
 
 
-def _sets_back(statement: ast.stmt, found: StateTest, state: _State) -> bool:
+def _sets_back(statement: ast.stmt, found: StateTest, state: State, kinds: Kinds) -> bool:
     """Return whether compiled code removes the state again (`self.mask = None`), so that every call may recreate it."""
-    return isinstance(statement, ast.Assign) and _outcome(found.statement.test, state, statement.value) is found.truth
+    if not isinstance(statement, ast.Assign):
+        return False
+    return outcome(found.statement.test, state, statement.value, kinds) is found.truth
 
 
 def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:
@@ -203,7 +159,7 @@ def _is_dict_without(key: str, value: ast.expr) -> bool:
 
 def turns_from_none(event: StateChange, project: Project) -> bool:
     """Return whether the first call finds None or a number and stores tensors, as in `self.h = cell(x, self.h)`."""
-    function, state = event.function, _State.of(event)
+    function, state = event.function, State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None or event.fresh:
         return False
     if not all(isinstance(one, k.Tensor | k.Sequence) for one in event.new.members):
@@ -234,13 +190,13 @@ def _may_set_to_none(function: FunctionInfo, statement: ast.stmt, project: Proje
     return any(isinstance(one, k.Value | k.Unknown) for one in kind.members)
 
 
-def _stores(function: FunctionInfo, state: _State) -> Iterator[ast.Attribute]:
+def _stores(function: FunctionInfo, state: State) -> Iterator[ast.Attribute]:
     for node in walk_function(function.node):
         if isinstance(node, ast.Attribute) and node.attr == state.name and isinstance(node.ctx, ast.Store):
             yield node
 
 
-def _looks_at(node: ast.AST, event: Change, state: _State, project: Project) -> bool:
+def _looks_at(node: ast.AST, event: Change, state: State, project: Project) -> bool:
     """Return whether every call looks at an attribute before changing it, so that Dynamo guards on it."""
     parents = project.parents(event.function)
     if not isinstance(node, ast.Attribute) or node.attr != state.name or not isinstance(node.ctx, ast.Load):
@@ -259,7 +215,7 @@ def _looks_at(node: ast.AST, event: Change, state: _State, project: Project) -> 
     return any(isinstance(one.ctx, ast.Load) for one in named)
 
 
-def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
+def _takes_for_there(node: ast.AST, event: Change, state: State, parents: Mapping[ast.AST, ast.AST]) -> bool:
     """Return whether every call reads an attribute or item of the state, which raises for None, before changing it."""
     outer = parents.get(node)
     return (
@@ -288,7 +244,7 @@ def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -
         inner = outer
 
 
-def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
+def _says_missing(test: ast.expr, state: State, *, truth: bool) -> bool | None:
     """Return whether the state is missing if `test` is `truth`, or None if the test is about something else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _says_missing(test.operand, state, truth=not truth)
@@ -311,7 +267,7 @@ def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
     return None
 
 
-def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
+def _is_forced(test: ast.expr, state: State, *, truth: bool) -> bool:
     """Return whether a test is certain to be `truth` if the state is missing."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_forced(test.operand, state, truth=not truth)
@@ -319,55 +275,6 @@ def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
         answers = [_is_forced(one, state, truth=truth) for one in test.values]
         return any(answers) if isinstance(test.op, ast.Or) is truth else all(answers)
     return state.is_asked_for(test) and _says_missing(test, state, truth=truth) is True
-
-
-def _outcome(test: ast.expr, state: _State, value: ast.expr) -> bool | None:
-    """Return a test's outcome for the state that the constructor sets, or None if it depends on anything else."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _outcome(test.operand, state, value)
-        return None if inner is None else not inner
-    if isinstance(test, ast.BoolOp):
-        decisive = isinstance(test.op, ast.Or)
-        answers = [_outcome(one, state, value) for one in test.values]
-        return decisive if decisive in answers else None if None in answers else not decisive
-    if is_hasattr(test):
-        return True if state.is_asked_for(test) else None
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        return _compared(test.left, test.ops[0], test.comparators[0], state, value)
-    return truth_of(value) if state.is_read_by(test) else None
-
-
-def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: _State, value: ast.expr) -> bool | None:
-    """Return a comparison's outcome for the state that the constructor sets."""
-    if isinstance(operator, ast.In | ast.NotIn):
-        return isinstance(operator, ast.NotIn) if state.is_read_by(right) and truth_of(value) is False else None
-    equal: bool | None = None
-    if state.is_read_by(left) and isinstance(right, ast.Constant):
-        if isinstance(value, ast.Constant):
-            equal = value.value is right.value or (value.value == right.value and right.value is not None)
-        elif right.value is None:
-            # `found = self.masks.get(key)` is None while the dict is empty.
-            equal = isinstance(left, ast.Name) and truth_of(value) is False
-    elif is_empty_tensor(value) and not state.is_asked_for(right):
-        equal = _is_of_nothing(left, right, state)
-        if isinstance(operator, ast.Lt | ast.GtE) and equal is False:
-            return isinstance(operator, ast.Lt)
-    if equal is None or not isinstance(operator, ast.Is | ast.Eq | ast.IsNot | ast.NotEq):
-        return None
-    return isinstance(operator, ast.Is | ast.Eq) is equal
-
-
-def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | None:
-    """Return whether `other` equals the size of an empty tensor. Any expression other than 0 counts as larger."""
-    while isinstance(measure, ast.Subscript):
-        measure = measure.value
-    if isinstance(measure, ast.Call):
-        asked = measure.args[0] if isinstance(measure.func, ast.Name) and measure.args else measure.func
-        measure = asked
-    of_state = isinstance(measure, ast.Attribute) and measure.attr in _SIZES and state.is_read_by(measure.value)
-    if not of_state and not state.is_read_by(measure):
-        return None
-    return isinstance(other, ast.Constant) and other.value == 0
 
 
 def _differs(event: Change, value: ast.expr) -> bool:
@@ -378,10 +285,8 @@ def _differs(event: Change, value: ast.expr) -> bool:
     if constant is None:
         return event.new != k.NONE
     return all(
-        not isinstance(one, k.Value) or (one.constant is not k.MISSING and one.constant != constant)
+        not isinstance(one, k.Value)
+        or (one.constant is not k.MISSING and one.constant != constant)
+        or (one.source == "shape" and is_no_size(value))
         for one in event.new.members
     )
-
-
-def _is_text(node: ast.AST, text: str) -> bool:
-    return isinstance(node, ast.Constant) and node.value == text

@@ -29,8 +29,26 @@ _CALLS = {
     "scipy.spatial": "ConvexHull Delaunay KDTree cKDTree distance_matrix",
     "scipy.spatial.distance": "cdist cosine euclidean pdist squareform",
     "scipy.spatial.transform.Rotation": "from_euler from_matrix from_quat from_rotvec",
-    "scipy.special": "binom digamma entr erf erfc erfinv exp1 exp2 expi expit expm1 gamma gammaln i0 i0e i1 i1e iv ive "
-    "jv k0 k1 log1p log_ndtr log_softmax loggamma logit logsumexp ndtr ndtri psi",
+    # The ufuncs, and functions that call them with an array.
+    "scipy.special": "agm airy airye bdtr bdtrc bdtri bdtrik bdtrin bei beip ber berp besselpoly beta betainc betaincc "
+    "betainccinv betaincinv betaln binom boxcox boxcox1p btdtria btdtrib cbrt chdtr chdtrc chdtri chdtriv "
+    "chndtr chndtridf chndtrinc chndtrix cosdg cosm1 cotdg dawsn digamma ellipe ellipeinc ellipj ellipk "
+    "ellipkinc ellipkm1 elliprc elliprd elliprf elliprg elliprj entr erf erfc erfcinv erfcx erfi erfinv "
+    "eval_chebyc eval_chebys eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite "
+    "eval_hermitenorm eval_jacobi eval_laguerre eval_legendre eval_sh_chebyt eval_sh_chebyu eval_sh_jacobi "
+    "eval_sh_legendre exp1 exp10 exp2 expi expit expm1 expn exprel fdtr fdtrc fdtri fdtridfd fresnel gamma "
+    "gammainc gammaincc gammainccinv gammaincinv gammaln gammasgn gdtr gdtrc gdtria gdtrib gdtrix hankel1 "
+    "hankel1e hankel2 hankel2e huber hyp0f1 hyp1f1 hyp2f1 hyperu i0 i0e i1 i1e inv_boxcox inv_boxcox1p it2i0k0 "
+    "it2j0y0 it2struve0 itairy iti0k0 itj0y0 itmodstruve0 itstruve0 iv ive j0 j1 jn jv jve k0 k0e k1 k1e kei "
+    "keip kelvin ker kerp kl_div kn kolmogi kolmogorov kv kve log1p log_expit log_ndtr log_softmax "
+    "log_wright_bessel loggamma logit logsumexp lpmv mathieu_a mathieu_b mathieu_cem mathieu_modcem1 "
+    "mathieu_modcem2 mathieu_modsem1 mathieu_modsem2 mathieu_sem modfresnelm modfresnelp modstruve nbdtr nbdtrc "
+    "nbdtri nbdtrik nbdtrin ncfdtr ncfdtri ncfdtridfd ncfdtridfn ncfdtrinc nctdtr nctdtridf nctdtrinc nctdtrit "
+    "ndtr ndtri ndtri_exp nrdtrimn nrdtrisd obl_ang1 obl_ang1_cv obl_cv obl_rad1 obl_rad1_cv obl_rad2 "
+    "obl_rad2_cv owens_t pbdv pbvv pbwa pdtr pdtrc pdtri pdtrik poch powm1 pro_ang1 pro_ang1_cv pro_cv pro_rad1 "
+    "pro_rad1_cv pro_rad2 pro_rad2_cv pseudo_huber psi radian rel_entr rgamma round shichi sici sindg smirnov "
+    "smirnovi spence stdtr stdtridf stdtrit struve tandg tklmbda voigt_profile wofz wright_bessel wrightomega "
+    "xlog1py xlogy y0 y1 yn yv yve zetac",
     "scipy.stats": "norm.cdf norm.logpdf norm.pdf norm.ppf norm.rvs truncnorm.rvs",
 }
 

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from typing import Any, Final
 
 from dynalint.rulekit import ClassInfo, FunctionInfo, Project, k, walk_function
 
 _EMPTY = frozenset({"dict", "OrderedDict", "list", "set"})
 _FACTORIES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "tensor", "Tensor", "FloatTensor"})
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+_OPEN: Final = object()
 # Functions that return a tensor with the same size as their argument.
 _ALIKE = frozenset({"zeros_like", "ones_like", "empty_like", "detach", "clone", "to"})
 
@@ -32,23 +46,44 @@ def initial(owner: ClassInfo, name: str, project: Project) -> list[ast.expr]:
 
 
 def by_default(test: ast.expr, owner: ClassInfo, project: Project) -> bool | None:
-    """Return the outcome of a test of the object's flags, if nothing sets them to anything but their defaults."""
+    """Return the outcome of a test of the object's settings, if nothing sets them to values that would change it.
+
+    The test is a flag, or compares a setting with a constant (`self.mode == "mean"`).
+    """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         outcome = by_default(test.operand, owner, project)
         return None if outcome is None else not outcome
-    if not isinstance(test, ast.Attribute) or not isinstance(test.value, ast.Name) or test.value.id != "self":
+    if not isinstance(test, ast.Compare):
+        outcomes = set(_settings(test, owner, project))
+    elif len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        compared = _COMPARED.get(type(test.ops[0]))
+        other, values = test.comparators[0].value, _settings(test.left, owner, project)
+        outcomes = {_answer(compared, value, other) for value in values}
+    else:
         return None
-    name, related = test.attr, [*project.mro(owner), *_below(owner)]
-    values = initial(owner, name, project)
-    if any(method.reached and method.name != "__init__" for cls in related for method, _ in _given(cls, name)):
-        return None
-    given = [value.id for cls in related for _, value in _given(cls, name) if isinstance(value, ast.Name)]
-    makers = {cls.name for cls in related} | {"__init__"}
-    calls = ((node, one) for one in given for _, node in project.nodes_with(one) if isinstance(node, ast.Call))
-    passed = [value for call, one in calls if _called(call) in makers for value in _passed(call, one)]
-    outcomes = {one.value if isinstance(one, ast.Constant) else None for one in [*values, *passed]}
     only = outcomes.pop() if len(outcomes) == 1 else None
     return only if isinstance(only, bool) else None
+
+
+def _answer(compared: Callable[[Any, Any], Any] | None, value: object, other: object) -> object:
+    with suppress(TypeError):
+        return compared(value, other) if compared is not None and value is not _OPEN else None
+    return None
+
+
+def _settings(node: ast.expr, owner: ClassInfo, project: Project) -> list[Hashable]:
+    """Return the constants that an attribute of the object may hold. Any other value is represented by `_OPEN`."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != "self":
+        return []
+    name, related = node.attr, [*project.mro(owner), *_below(owner)]
+    stores = [(method, value) for cls in related for method, value in _given(cls, name)]
+    if any(method.reached and method.name != "__init__" for method, _ in stores):
+        return []
+    given = [(value.id, _place_of(value.id, method)) for method, value in stores if isinstance(value, ast.Name)]
+    calls = list(_creations(related, project)) if given else []
+    passed = [value for one, place in given for call in calls for value in [*_passed(call, one), *_placed(call, place)]]
+    values = [*initial(owner, name, project), *passed]
+    return [one.value if isinstance(one, ast.Constant) else _OPEN for one in values]
 
 
 def _argument_by_default(test: ast.expr, function: FunctionInfo, project: Project) -> bool | None:
@@ -59,15 +94,31 @@ def _argument_by_default(test: ast.expr, function: FunctionInfo, project: Projec
     default = function.defaults.get(test.id) if isinstance(test, ast.Name) else None
     if not isinstance(test, ast.Name) or not isinstance(default, ast.Constant) or not isinstance(default.value, bool):
         return None
-    own = function.node.args
-    names = [one.arg for one in (*own.posonlyargs, *own.args)][function.owner is not None :]
-    place = names.index(test.id) if test.id in names else len(names)
+    place = _place_of(test.id, function)
     calls = (node for _, node in project.nodes_with(test.id) if isinstance(node, ast.Call))
     passed = [value for call in calls for value in _passed(call, test.id)]
     passed += [value for call in _calls_of(function, project) for value in _placed(call, place)]
     settled = all(isinstance(one, ast.Constant) and one.value is default.value for one in passed)
     stored = (node for node in walk_function(function.node) if isinstance(node, ast.Name) and node.id == test.id)
     return default.value if settled and all(isinstance(node.ctx, ast.Load) for node in stored) else None
+
+
+def _place_of(name: str, function: FunctionInfo) -> int:
+    """Return the position at which a function takes an argument, after `self`."""
+    own = function.node.args
+    names = [one.arg for one in (*own.posonlyargs, *own.args)][function.owner is not None :]
+    return names.index(name) if name in names else len(names)
+
+
+def _creations(related: list[ClassInfo], project: Project) -> Iterator[ast.Call]:
+    """Yield the calls that create instances of related classes, and their calls of the constructors of their bases."""
+    for cls in related:
+        for _, node in project.nodes_with(cls.name):
+            if isinstance(node, ast.Call) and _called(node) == cls.name:
+                yield node
+        for node in walk_function(cls.methods["__init__"].node) if "__init__" in cls.methods else ():
+            if isinstance(node, ast.Call) and _called(node) == "__init__":
+                yield node
 
 
 def _calls_of(function: FunctionInfo, project: Project) -> Iterator[ast.Call]:
@@ -104,6 +155,14 @@ def is_taken(node: ast.AST, arm: str, function: FunctionInfo, project: Project) 
 
 
 def _is_taken_by_default(test: ast.expr, function: FunctionInfo, project: Project, *, way: bool) -> bool:
+    """Return whether a test is `way` by default. Modules run in both modes, so a test of the mode has both outcomes."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _is_taken_by_default(test.operand, function, project, way=not way)
+    if isinstance(test, ast.BoolOp):
+        outcomes = (_is_taken_by_default(one, function, project, way=way) for one in test.values)
+        return all(outcomes) if isinstance(test.op, ast.And) is way else any(outcomes)
+    if isinstance(test, ast.Attribute) and test.attr == "training" and ast.unparse(test.value) == "self":
+        return True
     own = by_default(test, function.owner, project) if function.owner is not None else None
     return own is way or _argument_by_default(test, function, project) is way
 

@@ -24,7 +24,7 @@ from dynalint_rules._code.initial import (
     truth_of,
     without_flags,
 )
-from dynalint_rules._code.order import may_return_before
+from dynalint_rules._code.order import may_return_before, returns_before
 from dynalint_rules._code.passed_values import is_looked_at
 from dynalint_rules._code.state_outcomes import Kinds, State, is_no_size, outcome
 
@@ -92,7 +92,18 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
         and (not isinstance(test, ast.BoolOp) or state.is_asked_for(test.values[0]))
         and not any(_sets_back(statement, found, state, kinds) for _, statement in others)
         and all(node is found.statement or is_taken(node, arm, function, project) for node, arm in arms)
-        and not may_return_before(event.function, event.statement, besides=found.statement)
+        and not _may_leave(event, found, project)
+    )
+
+
+def _may_leave(event: Change, found: StateTest, project: Project) -> bool:
+    """Return whether the function may return before a change, with its settings at their defaults."""
+    parents, own = project.parents(event.function), set(walk(found.statement))
+    others = {"body": "orelse", "orelse": "body"}
+    return any(
+        not any(is_taken(node, others.get(arm, arm), event.function, project) for node, arm in way(one, parents))
+        for one in returns_before(event.function, event.statement)
+        if one not in own
     )
 
 

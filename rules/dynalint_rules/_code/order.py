@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from dynalint.rulekit import FunctionInfo, walk, walk_function
+from dynalint.rulekit import FunctionInfo, walk_function
 from dynalint_rules._code.names import around, end_of
 
 
@@ -32,11 +32,16 @@ def always_before(first: ast.AST, second: ast.AST, parents: Mapping[ast.AST, ast
     return False
 
 
-def may_return_before(function: FunctionInfo, statement: ast.AST, besides: ast.AST | None = None) -> bool:
-    """Return whether there is a `return` before a statement or expression, outside `besides`."""
-    own = set(walk(besides)) if besides is not None else set()
-    returns = (node for node in walk_function(function.node) if isinstance(node, ast.Return) and node not in own)
-    return any(end_of(node) <= _start(statement) for node in returns)
+def may_return_before(function: FunctionInfo, statement: ast.AST) -> bool:
+    """Return whether there is a `return` before a statement or expression."""
+    return any(True for _ in returns_before(function, statement))
+
+
+def returns_before(function: FunctionInfo, statement: ast.AST) -> Iterator[ast.Return]:
+    """Yield the `return` statements before a statement or expression."""
+    for node in walk_function(function.node):
+        if isinstance(node, ast.Return) and end_of(node) <= _start(statement):
+            yield node
 
 
 def _statement(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST:

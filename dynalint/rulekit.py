@@ -14,6 +14,7 @@ from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension
 from dynalint.analysis.decorators import STATIC_OBJECT
 from dynalint.analysis.dunders import method_name
 from dynalint.analysis.events import (
+    Assertion,
     Branch,
     Call,
     ClassDefinition,
@@ -63,6 +64,7 @@ __all__ = [
     "RECURRENT_LAYERS",
     "SPARSE_MAKERS",
     "STATIC_OBJECT",
+    "Assertion",
     "Branch",
     "Call",
     "ClassDefinition",

@@ -289,6 +289,14 @@ class GlobalRead(Event):
 
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
+class Assertion(Event):
+    """Asserting something other than a tensor or a Python value. `node` is what the assertion tests last."""
+
+    node: ast.expr
+    kind: Kind
+
+
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Importing(Event):
     """Importing something in compiled code. `node` is the statement."""
 

@@ -16,6 +16,7 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import by_default, is_condition, narrow, truth
+from dynalint.analysis.noting import note_assertion
 from dynalint.analysis.operators import binary, compare, repeated, unary
 from dynalint.analysis.ranks import multiplied
 from dynalint.analysis.sparse import note_load, sum_of
@@ -96,6 +97,8 @@ def note_branch(frame: Frame, node: ast.expr, kind: Kind, form: BranchForm) -> N
     """Emit a branch event if `kind` may be a tensor."""
     if k.may_be_tensor(kind):
         frame.emit(Branch, node, extra=form, form=form, kind=kind)
+    else:
+        note_assertion(frame, node, kind)
 
 
 @evaluates(ast.BoolOp)

@@ -1,4 +1,4 @@
-"""Emit events for calls that rules watch."""
+"""Emit events for calls that rules watch, and for assertions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ from functools import cache
 from typing import Final
 
 from dynalint.analysis import torch_api
-from dynalint.analysis.events import Call, InstalledCall
+from dynalint.analysis.events import Assertion, Call, InstalledCall
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Object, Super, only_tensor, outside_call
+from dynalint.analysis.kinds import (
+    UNKNOWN,
+    Dictionary,
+    Instance,
+    Kind,
+    Object,
+    Sequence,
+    Super,
+    only_tensor,
+    outside_call,
+)
 from dynalint.analysis.torch_calls import certain_flags
 
+_HOLDERS = (Dictionary, Instance, Object, Sequence)
 _NO_FLAGS: Final = frozenset[torch_api.Flag]()
 # Packages whose functions are known without their code.
 _KNOWN = frozenset({"builtins", "numpy", "torch", *sys.stdlib_module_names})
@@ -45,6 +56,20 @@ def note_call(
             result=result,
             flags=_flags(frame, name, args, keywords, starred=starred),
         )
+
+
+def note_assertion(frame: Frame, node: ast.expr, kind: Kind) -> None:
+    """Emit an event if `node`, which may hold tensors, decides whether an assertion passes.
+
+    That is the condition, or the last operand of `and` if all operands before it are true.
+    """
+    if not isinstance(frame.statement, ast.Assert) or not any(isinstance(one, _HOLDERS) for one in kind.members):
+        return
+    last = frame.statement.test
+    while isinstance(last, ast.BoolOp) and isinstance(last.op, ast.And):
+        last = last.values[-1]
+    if node is last:
+        frame.emit(Assertion, node, kind=kind)
 
 
 def note_installed(

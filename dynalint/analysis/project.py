@@ -18,6 +18,7 @@ from dynalint.analysis.disk import Disk, absolute, bounds
 from dynalint.analysis.hierarchy import Hierarchy
 from dynalint.analysis.index import FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import Kind
+from dynalint.analysis.namespaces import namespace_roots
 from dynalint.analysis.shown import ShownKinds
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import CHILD_FIELDS
@@ -71,6 +72,7 @@ class Project(Hierarchy):
         files = [project.read(path) for path in paths]
         project.checked = files
         starts = [root for file in files for root in disk.import_roots(absolute(file.path))]
+        starts += namespace_roots(starts, (file.text for file in files), disk)
         project.roots = list(dict.fromkeys([*starts, *(absolute(path) for path in search)]))
         for file in files:
             if file.tree is not None:

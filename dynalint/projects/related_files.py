@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dynalint.analysis.disk import Disk
 from dynalint.analysis.importers import Importers
+from dynalint.analysis.namespaces import namespace_roots
 from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.outlines import Outline
 from dynalint.config import Configuration
@@ -76,13 +77,12 @@ def find_related(
     if not others or len(others) > MOST_FILES:
         return RelatedFiles((), len(others), scanned, disk)
     paths = sorted({*named, *others}, key=lambda path: path.parts)
-    starts = list(dict.fromkeys([*(root for path in paths for root in disk.import_roots(path)), *search]))
     known = known or Outlines()
-    outlines = [
-        known.of(path, disk.module_name(path, starts), text)
-        for path in paths
-        if (text := texts[path] if path in texts else _text(path, disk)) is not None
-    ]
+    given = {path: texts[path] if path in texts else _text(path, disk) for path in paths}
+    contents = {path: text for path, text in given.items() if text is not None}
+    roots = [root for path in paths for root in disk.import_roots(path)]
+    starts = list(dict.fromkeys([*roots, *namespace_roots(roots, contents.values(), disk), *search]))
+    outlines = [known.of(path, disk.module_name(path, starts), text) for path, text in contents.items()]
     files, left_out = _bearing(named, Importers(outlines), {one.path: len(one.text) for one in outlines})
     return RelatedFiles(files, left_out, scanned, disk)
 

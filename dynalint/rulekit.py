@@ -12,6 +12,7 @@ from dynalint.analysis import torch_api
 from dynalint.analysis.compiler_uses import dotted_name
 from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension
 from dynalint.analysis.decorators import STATIC_OBJECT
+from dynalint.analysis.doubts import is_test
 from dynalint.analysis.dunders import method_name
 from dynalint.analysis.events import (
     Assertion,
@@ -111,6 +112,7 @@ __all__ = [
     "has_decorator",
     "index_parts",
     "is_mask",
+    "is_test",
     "k",
     "leads_to_raise",
     "method_name",

@@ -146,7 +146,7 @@ def named_tuple(interpreter: Engine, cls: ClassInfo, depth: int = 0) -> k.Sequen
         if any(base == k.External("typing.NamedTuple") for base in interpreter.project.bases(one)):
             deeper = depth + _DEEPEST_ALIAS // 2  # a field can itself be a named tuple, even of the same class
             items = [annotation_kind(interpreter, field, one.module, deeper) for field in one.annotated.values()]
-            return k.Sequence("tuple", join_all(items), tuple(items), fields=tuple(one.annotated))
+            return k.Sequence("tuple", join_all(items), tuple(items), fields=tuple(one.annotated), cls=cls)
     return None
 
 

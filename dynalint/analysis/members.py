@@ -55,6 +55,9 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:
         return _of_object(frame, owner, name)
     if isinstance(owner, k.Sequence) and name in owner.fields and owner.items is not None:
         return owner.items[owner.fields.index(name)]
+    if isinstance(owner, k.Sequence) and owner.cls is not None:
+        method = frame.interpreter.project.find_method(owner.cls, name)
+        return _of_plain(owner, name) if method is None else bind(frame, method, owner)
     if isinstance(owner, (k.Sequence, k.Dictionary, k.Value)):
         return _of_plain(owner, name)
     return UNKNOWN
@@ -268,9 +271,14 @@ def bind(frame: Frame, method: FunctionInfo, receiver: Kind) -> Kind:
     if has_decorator(method, "staticmethod"):
         return k.Function(method)
     if has_decorator(method, "classmethod"):
-        classes = [k.Class(one.cls) if isinstance(one, k.Instance) else one for one in receiver.members]
+        classes = [_class_of(one) for one in receiver.members]
         return k.Function(method, join_all(classes))
     return k.Function(method, receiver)
+
+
+def _class_of(kind: Kind) -> Kind:
+    cls = kind.cls if isinstance(kind, (k.Instance, k.Sequence)) else None
+    return kind if cls is None else k.Class(cls)
 
 
 def _of_tensor(frame: Frame, owner: k.Tensor, name: str) -> Kind:

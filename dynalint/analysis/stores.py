@@ -101,7 +101,7 @@ def _homeless(kind: Kind) -> Kind:
     if isinstance(kind, k.Sequence):
         # Nobody appends to one of these.
         items = kind.items if kind.type == "torch.nn.Sequential" or kind.fields else None
-        return k.Sequence(kind.type, kind.element, items, None, kind.fields)
+        return replace(kind, items=items, home=None)
     if isinstance(kind, k.Dictionary):
         return replace(kind, home=None)
     return kind

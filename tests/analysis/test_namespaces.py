@@ -52,7 +52,13 @@ def test_absolute_import_is_followed(tmp_path: Path, marked: tuple[str, ...], im
 def test_other_imports_add_no_folder(tmp_path: Path) -> None:
     files(tmp_path, imported="", called="")
     root = tmp_path / "src/tool/core"
-    texts = ["import torch", "import core.missing", "from toolbox.core import ops", "# see core.ops", "from . import core"]
+    texts = [
+        "import torch",
+        "import core.missing",
+        "from toolbox.core import ops",
+        "# see core.ops",
+        "from . import core",
+    ]
     assert list(namespace_roots([root], texts, Disk())) == []
     assert list(namespace_roots([root], ["from core import ops", "import tool.core.ops"], Disk())) == [
         tmp_path / "src/tool",

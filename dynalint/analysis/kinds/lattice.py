@@ -277,7 +277,8 @@ def _merge_sequences(left: Sequence, right: Sequence) -> Sequence:
     if left.items is not None and right.items is not None and len(left.items) == len(right.items):
         items = tuple(join(one, other) for one, other in zip(left.items, right.items, strict=True))
     element = join(left.element, right.element)
-    return Sequence(left.type, element, items, _either_home(left.home, right.home), left.fields)
+    cls = left.cls if left.cls is right.cls else None
+    return Sequence(left.type, element, items, _either_home(left.home, right.home), left.fields, cls)
 
 
 def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:

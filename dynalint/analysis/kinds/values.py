@@ -145,10 +145,10 @@ class Home:
 
 @record(frozen=True, slots=True)
 class Sequence(Composite):
-    """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` or similar. `type` names the type.
+    """A list, tuple, set, generator, `nn.ModuleList`, `nn.Sequential` or similar. `type` names the type.
 
-    If the length is known, `items` are the kinds by position. `element` is the join of all elements. `home` is set for
-    a container that existed before the call.
+    If the length is known, `items` are the kinds by position. `element` joins all elements. `home` is set if the
+    container existed before the call, and `cls` if it is a named tuple of the project.
     """
 
     type: str
@@ -156,6 +156,7 @@ class Sequence(Composite):
     items: tuple[Kind, ...] | None = None
     home: Home | None = None
     fields: tuple[str, ...] = ()
+    cls: ClassInfo | None = None
 
     def __post_init__(self) -> None:
         if not self._holds(self.element, *(self.items or ())):
@@ -365,8 +366,7 @@ BOOL: Final = Value("bool")
 STR: Final = Value("str")
 SIZE: Final = Value("int", source="shape")
 SHAPE: Final = Sequence("torch.Size", SIZE)
-# The result of `shape_as_tensor(x)`, which is the shape in compiled code and a tensor in eager code.
-SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)
+SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)  # the shape in compiled code, and a tensor in eager code
 SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from dynalint.rulekit import ClassInfo, FunctionInfo, Project, k, walk_function
+from dynalint.rulekit import ClassInfo, FunctionInfo, Project, is_test, k, walk_function
 
 _EMPTY = frozenset({"dict", "OrderedDict", "list", "set"})
 _FACTORIES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "tensor", "Tensor", "FloatTensor"})
@@ -113,8 +113,8 @@ def _place_of(name: str, function: FunctionInfo) -> int:
 def _creations(related: list[ClassInfo], project: Project) -> Iterator[ast.Call]:
     """Yield the calls that create instances of related classes, and their calls of the constructors of their bases."""
     for cls in related:
-        for _, node in project.nodes_with(cls.name):
-            if isinstance(node, ast.Call) and _called(node) == cls.name:
+        for module, node in project.nodes_with(cls.name):
+            if isinstance(node, ast.Call) and _called(node) == cls.name and not is_test(module.file.path):
                 yield node
         for node in walk_function(cls.methods["__init__"].node) if "__init__" in cls.methods else ():
             if isinstance(node, ast.Call) and _called(node) == "__init__":
@@ -192,8 +192,10 @@ def _fills(node: ast.AST, name: str) -> bool:
 
 
 def _given(cls: ClassInfo, name: str) -> Iterator[tuple[FunctionInfo, ast.expr]]:
-    """Yield the values that methods of a class store in an attribute or register as a buffer."""
+    """Yield the values that code other than tests stores in an attribute or registers as a buffer."""
     for method, statement in cls.stores.get(name, ()):
+        if is_test(method.file.path):
+            continue
         value = getattr(statement, "value", None)
         if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
             value = next(iter([*value.args[1:2], *(one.value for one in value.keywords if one.arg == "tensor")]), None)

@@ -41,6 +41,8 @@ class Plain:
     def test(self, x):
         return isinstance(x, part.Number)
 
+Changed = decorate("name")(Plain)
+
 @wrapped
 def function(x):
     return x
@@ -83,6 +85,8 @@ def test_code_that_does_not_use_a_missing_package_runs(tmp_path: Path) -> None:
         lambda module: module.Heir(),
         lambda module: bool(module.part.flag),
         lambda module: module.part.call(),
+        lambda module: module.part.kind == "kind",
+        lambda module: module.Changed(),
         lambda module: module.absent_one.__version__,
     ],
 )

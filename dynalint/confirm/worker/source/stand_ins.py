@@ -155,6 +155,11 @@ def _check(name: str) -> None:
     raise ImportError(f"cannot import name {part!r} from {owner!r}")
 
 
+def _is_new(cls: type) -> bool:
+    """Return whether a class has no name yet, because decorators are applied to it."""
+    return getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls
+
+
 class PackageNotInstalled:
     """Any value of a package that is not installed."""
 
@@ -169,7 +174,13 @@ class PackageNotInstalled:
     def __call__(self, *args: Any, **_kwargs: Any) -> Any:
         """Return a decorated class as it is. A decorated function may become anything, so it cannot be called later."""
         _check(self._name)
-        return args[0] if len(args) == 1 and isinstance(args[0], type) else self
+        return args[0] if len(args) == 1 and isinstance(args[0], type) and _is_new(args[0]) else self
+
+    def __eq__(self, other: object) -> bool:
+        _check(self._name)
+        return self is other
+
+    __hash__ = object.__hash__
 
     def __getitem__(self, _item: Any) -> PackageNotInstalled:
         return self

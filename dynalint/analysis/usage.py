@@ -6,6 +6,7 @@ For example, a parameter is a tensor if it is passed where only tensors are acce
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 
 from dynalint.analysis import kinds as k
@@ -51,7 +52,19 @@ def is_of_tensor(frame: Frame, node: ast.Attribute, call: ast.Call | None) -> bo
         return False
     if node.attr == "size" and isinstance(node.value, ast.Name) and node.value.id.endswith("group"):
         return False  # the number of processes in a process group
+    if isinstance(node.value, ast.Name) and node.value.id not in frame.env and _is_library(frame, node.value.id):
+        return False
     return node.attr not in _OF_LAYERS or all(isinstance(one, (ast.Constant, ast.UnaryOp)) for one in call.args)
+
+
+def _is_library(frame: Frame, name: str) -> bool:
+    """Return whether a module uses a global variable like a library, as after `torch = get_torch()`.
+
+    It reads attributes that tensors do not have.
+    """
+    api, text = frame.interpreter.project.api, frame.module.file.text
+    used = set(re.findall(rf"\b{re.escape(name)}\.([a-zA-Z_]\w*)", text))
+    return any(api.method(one) is None and api.attribute(one) is None for one in used)
 
 
 def shows_input(frame: Frame, node: ast.Attribute, owner: k.Unknown) -> bool:

@@ -113,3 +113,13 @@ def test_annotation_is_still_that_of_the_package() -> None:
         + "class Model(nn.Module):\n    def forward(self, x: Float[torch.Tensor, 'b']):\n        return x if x else -x\n"
     )
     assert [one.line for one in dynalint.check_source("m.py", code)] == [len(code.splitlines())]
+
+
+def test_library_from_a_function_is_no_tensor() -> None:
+    code = HEAD.replace("import torch\n", "from tools import get_torch\ntorch = get_torch()\n") + MODEL.replace(
+        "{body}", "return torch.clamp(x.relu(), min=0.0) + torch.logsumexp(x, dim=-1)"
+    )
+    assert "DYN2" not in {one.code[:4] for one in dynalint.check_source("m.py", code)}
+    other = code.replace("torch.clamp(x.relu(), min=0.0) + torch.logsumexp(x, dim=-1)", "scale.logsumexp(x.argmax())")
+    found = dynalint.check_source("m.py", other.replace("def slow", "scale = get_torch()\n\ndef slow"))
+    assert [one.code for one in found if one.code[:4] == "DYN2"] == ["DYN204"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dynalint.rulekit import Call, Subscript, is_mask, k
+from dynalint.rulekit import Call, Refusal, Subscript, is_mask, k, walk
 from dynalint_rules._code.names import only_value
 from dynalint_rules._code.scope import Scope
+
+_COUNTING = frozenset({"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"})
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,36 @@ def reads_by_mask(event: Subscript) -> bool:
     """Return whether `event` selects elements of a tensor with a bool tensor."""
     taken_from = k.only_tensor(event.base) is not None or isinstance(event.base, k.Unknown)
     return event.context == "load" and taken_from and is_mask(event.index)
+
+
+def refuse_sizes_from_data(scope: Scope, values: Iterable[ast.expr]) -> None:
+    """Ensure that no value selects a number of elements that depends on data, which would still break the graph.
+
+    Raises:
+        Refusal: If one does.
+    """
+    for node in (node for value in values for node in walk(value)):
+        if isinstance(node, ast.Subscript):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            selects = isinstance(node.ctx, ast.Load) and any(is_mask(scope.kind(one)) for one in parts)
+            taken = selects and scope.tensor(node.value) is not None
+        else:
+            taken = isinstance(node, ast.Call) and _counts(scope, node)
+        if taken and isinstance(node, ast.expr):
+            raise Refusal(
+                f"{scope.quote(node)} in a branch has a size that depends on data, which also breaks the graph; "
+                "rewrite it first"
+            )
+
+
+def _counts(scope: Scope, node: ast.Call) -> bool:
+    """Return whether the size of a call's result is a count of elements with some property."""
+    callee = scope.kind(node.func)
+    if isinstance(callee, k.Method):
+        return callee.name in _COUNTING and k.only_tensor(callee.receiver) is not None
+    name = callee.name if isinstance(callee, k.External) else ""
+    listed = name == "torch.where" and len(node.args) == 1 and not node.keywords
+    return listed or name in {f"torch.{one}" for one in _COUNTING}
 
 
 def is_selected(scope: Scope, node: ast.expr) -> bool:

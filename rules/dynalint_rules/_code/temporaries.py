@@ -11,17 +11,22 @@ from dynalint_rules._code.scope import Scope
 def computed_inside(scope: Scope, statement: ast.stmt, block: ast.stmt) -> list[ast.expr] | None:
     """Return the expressions that a statement evaluates if only `block` uses the names that it assigns, or None.
 
-    If the block is in a loop, the result is None, because it may read a value from an earlier iteration.
+    If the block is in a loop, it must not read a value from an earlier iteration.
     """
     if isinstance(statement, ast.If):
         found = [computed_inside(scope, one, block) for one in (*statement.body, *statement.orelse)]
         inner = [value for values in found for value in values or ()]
         return None if None in found else [statement.test, *inner]
-    if not isinstance(statement, ast.Assign) or _is_in_loop(scope, block):
+    if not isinstance(statement, ast.Assign):
         return None
     targets = [one for target in statement.targets for one in _parts(target)]
-    own = all(isinstance(one, ast.Name) and _is_used_in(scope, one.id, block) for one in targets)
-    return [statement.value] if own else None
+    again = _is_in_loop(scope, block)
+    for one in targets:
+        if not isinstance(one, ast.Name) or not _is_used_in(scope, one.id, block):
+            return None
+        if again and (scope.parents[statement] is not block or not _is_set_first(scope, one.id, statement)):
+            return None
+    return [statement.value]
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:
@@ -31,6 +36,14 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 def _is_used_in(scope: Scope, name: str, block: ast.stmt) -> bool:
     elsewhere = is_shared(scope, name) or name in parameters(scope)
     return not elsewhere and all(within(one, block, scope) for one in names(scope, name))
+
+
+def _is_set_first(scope: Scope, name: str, statement: ast.stmt) -> bool:
+    """Return whether a statement sets a name before any other code in the function uses it."""
+    mentioned = [one for one in names(scope, name) if not within(one, statement, scope)]
+    own = [one for one in names(scope, name) if within(one, statement, scope)]
+    after = all((one.lineno, one.col_offset) > (statement.lineno, statement.col_offset) for one in mentioned)
+    return after and all(isinstance(one.ctx, ast.Store) for one in own)
 
 
 def _is_in_loop(scope: Scope, node: ast.AST) -> bool:

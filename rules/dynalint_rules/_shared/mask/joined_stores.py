@@ -29,20 +29,27 @@ def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
     statement, mask = event.statement, event.node.slice
     before, after = around(scope.parents, statement)
     picked = _picked(scope, [statement, *after], mask)
-    store = next(iter([statement, *after][max(len(picked), 1) :]), None)
+    computed, store = _computed_and_stored(scope, [statement, *after][len(picked) :])
     target = _target(store) if store is not None else None
-    if not isinstance(statement, ast.Assign) or not isinstance(store, ast.Assign) or target is None:
+    if not isinstance(computed, ast.Assign) or store is None or target is None:
         return None
-    if ast.dump(target.slice) != ast.dump(mask):
+    if ast.dump(target.slice) != ast.dump(mask) or not (picked or computed is statement is not store):
         return None
-    name, value = statement.targets[0], store.value
-    if len(statement.targets) == 1 and isinstance(name, ast.Name) and list(loads(scope, name.id)) == [value]:
-        return StoreRewrite(scope, statement, target, store).rewrite()
     picked = [*reversed(_picked(scope, before[::-1], mask)), *picked] if picked else []
     read = [node for one in picked for node in loads(scope, picked_name(scope, one, mask) or "")]
-    if not picked or not all(within(node, value, scope) for node in read):
+    if not all(within(node, computed.value, scope) for node in read):
         return None
-    return StoreRewrite(scope, store, target, store, picked=picked).rewrite()
+    return StoreRewrite(scope, computed, target, store, picked=picked).rewrite()
+
+
+def _computed_and_stored(scope: Scope, statements: Sequence[ast.stmt]) -> tuple[ast.stmt | None, ast.stmt | None]:
+    """Return the first statement and the one that stores its value: the next if it stores a name for it, or itself."""
+    first, second = next(iter(statements), None), next(iter(statements[1:]), None)
+    if isinstance(first, ast.Assign) and isinstance(second, ast.Assign) and len(first.targets) == 1:
+        name = first.targets[0]
+        if isinstance(name, ast.Name) and list(loads(scope, name.id)) == [second.value]:
+            return first, second
+    return first, first
 
 
 def _picked(scope: Scope, statements: Sequence[ast.stmt], mask: ast.expr) -> list[ast.Assign]:

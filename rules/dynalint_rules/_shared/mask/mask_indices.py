@@ -20,7 +20,8 @@ from dynalint.rulekit import Call, Rewrite, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.names import has_one_value, loads, parameters, statement_of, stores
+from dynalint_rules._code.memory import makes_tensor
+from dynalint_rules._code.names import around, has_one_value, loads, parameters, statement_of, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.number.flow import NumberFlow
@@ -36,7 +37,7 @@ _INDEX = re.compile(r"_?(?:idxs?|inds?|index|indexes|indices|ids)$")
 class _Places:
     """The indices that a call computes for `mask`. `names` has a tensor for each dimension, or one tensor with `rows`.
 
-    `text` is the mask's code, and `rank` is its number of dimensions, if known.
+    If `together` is true, a single name has the tuple with the tensors of all dimensions. `text` is the mask's code, and `rank` is its number of dimensions, if known.
     """
 
     mask: ast.expr
@@ -44,6 +45,7 @@ class _Places:
     rows: bool
     text: str
     rank: int | None
+    together: bool = False
     edits: list[rw.Change] = field(default_factory=list)
     flow: NumberFlow = field(default_factory=NumberFlow)
     leaves: dict[str, None] = field(default_factory=dict)
@@ -73,11 +75,15 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
     if mask is None or known is None or not isinstance(statement, ast.Assign) or not is_pure(scope, mask):
         return None
     names, rows = names_of(scope, statement, event.node, apart=apart)
+    only = statement.targets[0]
+    together = not names and apart and statement.value is event.node and isinstance(only, ast.Name)
+    names = (only.id,) if together and isinstance(only, ast.Name) else names
     if not names or not all(is_bound_once(scope, name) for name in names):
         return None
-    kept = known.dtype == "bool" and isinstance(mask, ast.Name) and _is_kept(scope, mask.id)
+    named = isinstance(mask, ast.Name) and _is_kept(scope, mask.id)
+    kept = known.dtype == "bool" and (named or _is_used_next(scope, statement, names))
     text = scope.text(mask) if kept else _name_for_mask(scope, names)
-    places = _Places(mask, names, rows, text, known.rank)
+    places = _Places(mask, names, rows, text, known.rank, together)
     if not all(_replace(scope, places, load) for name in names for load in loads(scope, name)):
         return None
     made = [] if kept else [f"{text} = {mask_text(scope, mask, known)}"]
@@ -128,17 +134,28 @@ def _is_kept(scope: Scope, name: str) -> bool:
     return has_one_value(scope, name) and not may_change_in_place(scope, name)
 
 
+def _is_used_next(scope: Scope, statement: ast.Assign, names: tuple[str, ...]) -> bool:
+    """Return whether the only use of the indices is to set elements in the next statement, before anything changes."""
+    uses = [load for name in names for load in loads(scope, name)]
+    following = next(iter(around(scope.parents, statement)[1]), None)
+    sets = isinstance(following, ast.Assign) and k.is_number(scope.kind(following.value))
+    return sets and len(uses) == 1 and statement_of(scope, uses[0]) is following
+
+
 def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
     """Return a mask's text, copied if its inputs change later in a way that would affect it."""
     text = scope.text(mask)
     if known.dtype != "bool":
         return f"{atom(mask, text)} != 0"
-    return text if isinstance(mask, ast.Compare | ast.BinOp | ast.UnaryOp) else f"{atom(mask, text)}.clone()"
+    new = isinstance(mask, ast.Compare | ast.BinOp | ast.UnaryOp) or makes_tensor(scope, mask)
+    return text if new else f"{atom(mask, text)}.clone()"
 
 
 def _replace(scope: Scope, places: _Places, load: ast.Name) -> bool:
     """Record the replacement for a use of the indices, and return False if it neither indexes nor counts."""
     asked = count_of(scope, load)
+    if places.together:
+        return asked is None and _indexed(scope, places, load)
     if asked is not None:
         return _counted(scope, places, asked)
     return _asked_for_dimensions(scope, places, load) or _filled(scope, places, load) or _indexed(scope, places, load)
@@ -212,14 +229,15 @@ def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
     elif not isinstance(statement, ast.Assign) or not (stores or k.is_number(scope.kind(statement.value))):
         return False
     _require_shape(scope, places, read.value, dimensions)
-    places.edits.append((read, rw.item(rw.kept(scope.file, read.value), rw.name(places.text))))
+    index = rw.name(places.text) if places.text.isidentifier() else rw.kept(scope.file, places.mask)
+    places.edits.append((read, rw.item(rw.kept(scope.file, read.value), index)))
     return True
 
 
 def _require_shape(scope: Scope, places: _Places, tensor: ast.expr, dimensions: int) -> None:
     """Add the conditions for a mask that is an index for the first dimensions of a tensor."""
     mask = scope.quote(places.mask)
-    if places.rank is None:
+    if places.rank is None and not places.together:
         many = "one dimension" if dimensions == 1 else f"{dimensions} dimensions"
         places.flow.conditions[f"{mask} has {many}"] = None
     places.flow.conditions[f"{mask} has the same size as {scope.quote(tensor)} in each of the mask's dimensions"] = None
@@ -238,8 +256,8 @@ def _stores_selected(scope: Scope, places: _Places, statement: ast.Assign | ast.
 def _read_by(scope: Scope, places: _Places, load: ast.Name) -> tuple[ast.Subscript | None, int]:
     """Return the `x[...]` that uses the indices in order, and how many dimensions they have."""
     direct = scope.parents.get(load)
-    if places.rows and isinstance(direct, ast.Subscript) and direct.slice is load:
-        return direct, 1  # for a mask with one dimension
+    if (places.rows or places.together) and isinstance(direct, ast.Subscript) and direct.slice is load:
+        return direct, (places.rank or 1) if places.together else 1  # rows: for a mask with one dimension
     part: ast.AST | None = scope.parents[load] if places.rows else load
     outer = scope.parents.get(part) if part is not None else None
     parts = outer.elts if isinstance(outer, ast.Tuple) else [part]

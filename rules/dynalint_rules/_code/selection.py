@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dynalint.rulekit import Call, Refusal, Subscript, is_mask, k, walk
-from dynalint_rules._code.names import only_value
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.names import lineage, only_value
 from dynalint_rules._code.scope import Scope
 
 _COUNTING = frozenset({"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"})
@@ -59,14 +60,30 @@ def refuse_sizes_from_data(scope: Scope, values: Iterable[ast.expr]) -> None:
             )
 
 
+def refuse_counted_loops(scope: Scope, node: ast.AST) -> None:
+    """Ensure that no loop around a node runs once for each of the elements that a mask selects.
+
+    Raises:
+        Refusal: If one does, because it breaks the graph anyway.
+    """
+    for loop in lineage(scope, node):
+        over = loop.iter if isinstance(loop, ast.For) else None
+        if isinstance(over, ast.Call) and callee(scope, over) == "builtins.enumerate" and over.args:
+            over = over.args[0]
+        value = only_value(scope, over.id, loop) if isinstance(over, ast.Name) else over
+        if over is not None and isinstance(value, ast.Call) and _counts(scope, value):
+            raise Refusal(
+                f"the loop over {scope.quote(over)} runs a data-dependent number of times, which breaks the graph; "
+                "run it a fixed number of times"
+            )
+
+
 def _counts(scope: Scope, node: ast.Call) -> bool:
     """Return whether the size of a call's result is a count of elements with some property."""
-    callee = scope.kind(node.func)
-    if isinstance(callee, k.Method):
-        return callee.name in _COUNTING and k.only_tensor(callee.receiver) is not None
-    name = callee.name if isinstance(callee, k.External) else ""
-    listed = name == "torch.where" and len(node.args) == 1 and not node.keywords
-    return listed or name in {f"torch.{one}" for one in _COUNTING}
+    name = callee(scope, node)
+    if name == "torch.where":
+        return len(node.args) == 1 and not node.keywords
+    return name.startswith(("torch.", "Tensor.")) and name.rpartition(".")[2] in _COUNTING
 
 
 def is_selected(scope: Scope, node: ast.expr) -> bool:

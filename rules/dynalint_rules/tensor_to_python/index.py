@@ -6,14 +6,10 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Declined, Project, Refusal, Rewrite, Rule, Subscript, Violation, index_parts, k, rw
-from dynalint_rules._code.calls import callee
-from dynalint_rules._code.compiling import loops_around
-from dynalint_rules._code.names import only_value
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import refuse_counted_loops
 from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.single_index import parts_of, with_a_dimension
-
-_PLACES = frozenset({"nonzero", "argwhere", "unique", "masked_select"})
 
 
 class ScalarTensorIndex(Rule):
@@ -44,8 +40,7 @@ class ScalarTensorIndex(Rule):
         if not isinstance(violation.node, ast.expr):
             return None
         scope = Scope.of(event, project)
-        for loop in loops_around(event.node, event, project):
-            _refuse_counted(scope, loop)
+        refuse_counted_loops(scope, event.node)
         return over_range(scope, violation.node) or _reshaped(scope, event, violation.node)
 
 
@@ -55,21 +50,6 @@ def _is_number_in_tensor(kind: k.Kind) -> bool:
     if tensor is None or tensor.foreseen:
         return False
     return tensor.rank == 0 and tensor.dtype != "bool" and tensor.origin is None
-
-
-def _refuse_counted(scope: Scope, loop: ast.For | ast.While) -> None:
-    """Ensure that a loop does not run once for each index that a mask selects.
-
-    Raises:
-        Refusal: If the loop does, because it breaks the graph anyway.
-    """
-    over = loop.iter if isinstance(loop, ast.For) else None
-    value = only_value(scope, over.id, loop) if isinstance(over, ast.Name) else over
-    if over is not None and isinstance(value, ast.Call) and callee(scope, value).rpartition(".")[2] in _PLACES:
-        raise Refusal(
-            f"the loop over {scope.quote(over)} runs a data-dependent number of times, which breaks the graph; run it "
-            "a fixed number of times"
-        )
 
 
 def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:

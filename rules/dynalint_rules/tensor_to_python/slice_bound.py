@@ -16,14 +16,18 @@ from dynalint.rulekit import (
     Violation,
     index_parts,
     k,
+    rw,
 )
 from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import refuse_counted_loops
 from dynalint_rules._code.settings import SCALARS, captures_scalars
+from dynalint_rules._shared.number.data_slices import fixed_slices
 from dynalint_rules._shared.number.halves import between_halves
 from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.row_stores import filled_at_once
 from dynalint_rules._shared.number.row_windows import gathered_at_once
+from dynalint_rules._shared.number.single_index import parts_of
 
 _NO_FORM = (
     "the length of the result depends on data; keep the whole dimension and mask it with `torch.arange(n) < length` "
@@ -66,7 +70,25 @@ class TensorSliceBound(Rule):
         around = scope.parents.get(event.statement)
         rewrite = filled_at_once(scope, around) or gathered_at_once(scope, around)
         rewrite = rewrite or over_range(scope, violation.node) or between_halves(scope, violation.node)
-        return rewrite or Declined(_NO_FORM)
+        return rewrite or _indexed(scope, event) or Declined(_NO_FORM)
+
+
+def _indexed(scope: Scope, event: Event) -> Rewrite | None:
+    """Return the rewrite of slices that are set to one value, or that read as many elements on every call, or None."""
+    if not isinstance(event, Subscript):
+        return None
+    refuse_counted_loops(scope, event.node)
+    bounds = _tensors(event, scope.project)
+    slices = [one for one in parts_of(event.node) if isinstance(one, ast.Slice) and {one.lower, one.upper} & {*bounds}]
+    found = fixed_slices(scope, event.node, slices)
+    if found is None:
+        return None
+    changes, conditions = found
+    unsure = [one for one in bounds if (tensor := scope.tensor(one)) is None or tensor.rank is None]
+    conditions += [f"{scope.quote(one)} has at most one dimension" for one in unsure]
+    stores = isinstance(event.node.ctx, ast.Store)
+    title = "Set the elements with a mask" if stores else "Read the elements by an index"
+    return Rewrite(title, "conditional", rw.written(scope.file, *changes), tuple(conditions), scope.imports)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:

@@ -20,7 +20,7 @@ from dynalint_rules._code.names import (
 )
 from dynalint_rules._code.raising import raising_conditions
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._code.selection import refuse_sizes_from_data
+from dynalint_rules._code.selection import refuse_counted_loops, refuse_sizes_from_data
 from dynalint_rules._shared.branch.blocks import (
     Assignment,
     Block,
@@ -98,9 +98,9 @@ class Writer:
                 f"more than {_MOST_GUARDS} operations are not defined for all inputs; move the branch into a function, "
                 "and pass it operands that are harmless where the test selects the other branch"
             )
-        statements = len(self.plan.rows) + len(self.plan.temporaries)
         results = [block.result for block in chain.blocks if block.result is not None]
-        bind = statements + _choices(results) > 1 or any(not one.counts for own in self.guards for one in own)
+        choices = len(self.plan.rows) + len(self.plan.temporaries) + _choices(results)
+        bind = choices > 1 or any(not one.counts for own in self.guards for one in own)
         self._name_tests(truths, bind=bind)
         named = list(self.lines)
         self._write_rows()
@@ -125,6 +125,7 @@ class Writer:
         if any(may_be_unbound(self.scope, value) for value in values if value not in self.scope.composed):
             self.conditions.append(NO_RAISE)
         refuse_sizes_from_data(self.scope, values)
+        refuse_counted_loops(self.scope, self.chain.head)
         return effects_of_always(self.scope, values, self.chain.head).layers
 
     def _guards(self, block: Block) -> list[Guarded]:

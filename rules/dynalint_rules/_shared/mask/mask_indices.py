@@ -37,7 +37,8 @@ _INDEX = re.compile(r"_?(?:idxs?|inds?|index|indexes|indices|ids)$")
 class _Places:
     """The indices that a call computes for `mask`. `names` has a tensor for each dimension, or one tensor with `rows`.
 
-    If `together` is true, a single name has the tuple with the tensors of all dimensions. `text` is the mask's code, and `rank` is its number of dimensions, if known.
+    If `together` is true, a single name has the tuple with the tensors of all dimensions. `text` is the mask's code,
+    and `rank` is its number of dimensions, if known.
     """
 
     mask: ast.expr

@@ -20,7 +20,9 @@ from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameter
 from dynalint_rules._code.passed_values import asks_for_tensor, condition_to_record, is_returned
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.selection import refuse_counted_loops
 from dynalint_rules._shared.number.arguments import CallFollower
+from dynalint_rules._shared.number.data_slices import fixed_slices
 from dynalint_rules._shared.number.detached import Detached
 from dynalint_rules._shared.number.flow import DIVIDING, NumberFlow, is_whole
 from dynalint_rules._shared.number.powers import check_power
@@ -51,6 +53,7 @@ def flow_of(
     Raises:
         Refusal: If at least one use does not accept a tensor, or is unknown.
     """
+    refuse_counted_loops(scope, node)
     wide = wide or is_wide(node)
     follower = _Follower(scope, double=is_double(node), wide=wide, converted=converted or wide, buffer=buffer)
     follower.climb(node, dtype)
@@ -146,12 +149,14 @@ class _Follower(CallFollower):
         """Check a bound of a slice, which must have the same number of elements for every value of the number."""
         taken = self.scope.tensor(subscript.value) is not None and dtype == "int"
         window = as_window(self.scope, subscript, part) if taken else None
-        if window is None:
+        fixed = fixed_slices(self.scope, subscript, [part]) if taken and window is None else None
+        if (found := window or fixed) is None:
             self.refuse(part, node)
-        elif node is part.lower:
-            self.flow.edits += window[0]
+        elif node is part.lower or fixed is not None:
+            known = [old for old, _ in self.flow.edits]
+            self.flow.edits += [one for one in found[0] if one[0] not in known]
             self.flow.imports = self.scope.imports
-            self.flow.conditions.update(dict.fromkeys(window[1]))
+            self.flow.conditions.update(dict.fromkeys(found[1]))
 
     def _formatted(self, part: ast.FormattedValue) -> None:
         """Check an f-string.

@@ -32,7 +32,7 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
         # Indexing with an integer removes the dimension.
         place = sum(isinstance(part, ast.Slice) for part in parts[: parts.index(index)])
         changes.append((node, rw.calling("squeeze", rw.number(place))))
-    return changes, _unmodified(scope, node)
+    return changes, unmodified(scope, node)
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:
@@ -40,7 +40,7 @@ def parts_of(node: ast.Subscript) -> list[ast.expr]:
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-def _unmodified(scope: Scope, node: ast.Subscript) -> str:
+def unmodified(scope: Scope, node: ast.Subscript) -> str:
     return f"nothing modifies {scope.quote(node)} in place, or {scope.quote(node.value)} while it is used"
 
 
@@ -50,7 +50,7 @@ def as_window(scope: Scope, node: ast.Subscript, part: ast.Slice) -> tuple[list[
     The result is None for any other code. A slice that reads is a view, and may have fewer than `n` elements. A tensor
     with `n` elements does not fit into a shorter slice.
     """
-    size = _size_from(scope, part.lower, part.upper) if part.step is None else None
+    size = size_from(scope, part.lower, part.upper) if part.step is None else None
     statement = scope.parents[node]
     stored = statement.value if isinstance(statement, ast.Assign) and statement.targets == [node] else None
     plain = isinstance(node.value, ast.Name | ast.Attribute) and not any(
@@ -86,7 +86,7 @@ def _has_size(scope: Scope, stored: ast.expr, size: ast.expr) -> bool:
     return all(one.lineno < measured.lineno for one in stores(scope, stored.id))
 
 
-def _size_from(scope: Scope, start: ast.expr | None, end: ast.expr | None) -> ast.expr | None:
+def size_from(scope: Scope, start: ast.expr | None, end: ast.expr | None) -> ast.expr | None:
     """Return the number of elements between two bounds if it is a number that Dynamo knows, or None."""
     if isinstance(end, ast.Name):
         end = only_value(scope, end.id, end)

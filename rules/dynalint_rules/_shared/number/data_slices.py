@@ -1,0 +1,108 @@
+"""Slices with bounds from data: those that are set to one value, and those that read a fixed number of elements.
+
+x[:, t : t + n] = 0                             places = torch.arange(x.shape[1], device=x.device)
+                                                x[:, (places >= t) & (places < t + n)] = 0
+
+y = x[:, t : t + 8]                             y = x[:, t + torch.arange(8, device=x.device)]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from dynalint.rulekit import is_mask, k, rw, walk
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.number.flow import is_whole
+from dynalint_rules._shared.number.single_index import parts_of, size_from, unmodified
+from dynalint_rules._shared.text import atom
+
+Changes = tuple[list[rw.Change], list[str]]
+
+
+def fixed_slices(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice]) -> Changes | None:
+    """Return the changes with which the bounds of some slices of a tensor can be tensors, and the conditions, or None.
+
+    If there are two, or another is an index or a mask that an earlier rewrite has made, they are beside each other.
+    """
+    parts, reads = parts_of(node), isinstance(node.ctx, ast.Load)
+    made = [one for one in parts if (_is_index(scope, one) if reads else _is_mask(scope, one))]
+    places = sorted(parts.index(one) for one in (*slices, *made))
+    others = [one for one in parts if one not in made and not isinstance(one, ast.Slice)]
+    bounds = [bound for one in slices for bound in (one.lower, one.upper) if bound is not None]
+    fixed = all(is_whole(scope.kind(one)) for one in others) and not any(one.step for one in slices)
+    if not fixed or not bounds or len(places) > 2 or places[-1] - places[0] > 1:
+        return None
+    if any(isinstance(one, ast.Call) for part in (node.value, *bounds) for one in walk(part)):
+        return None
+    return _read(scope, node, slices, made) if reads else _filled(scope, node, slices, made)
+
+
+def _filled(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], masks: list[ast.expr]) -> Changes | None:
+    """Return the changes to a statement that sets the slices to one value, and the conditions, or None."""
+    statement, parts = scope.parents[node], parts_of(node)
+    stored = statement.value if isinstance(statement, ast.Assign) and statement.targets == [node] else None
+    if stored is None or not _is_one(scope, stored) or not is_pure(scope, stored):
+        return None
+    taken, lines, texts = scope.text(node.value), [], {one: scope.text(one) for one in (*parts, *masks)}
+    stems = ("rows", "columns") if len(slices) > 1 else ("places",)
+    for part, stem in zip(slices, stems, strict=True):
+        name, at = scope.fresh_name(stem), parts.index(part)
+        lines.append(f"{name} = {scope.torch}.arange({taken}.shape[{at}], device={taken}.device)")
+        tests = [] if part.lower is None else [f"{name} >= {scope.text(part.lower)}"]
+        tests += [] if part.upper is None else [f"{name} < {scope.text(part.upper)}"]
+        texts[part] = tests[0] if len(tests) == 1 else " & ".join(f"({one})" for one in tests)
+    joined = [one for one in parts if one in slices or one in masks]
+    if len(joined) > 1:
+        first, second = joined
+        texts[first] = f"({texts[first]})[:, None] & ({texts[second]})"
+        parts.remove(second)
+    lines.append(f"{taken}[{', '.join(texts[one] for one in parts)}] = {scope.text(stored)}")
+    bounds = [scope.quote(bound) for one in slices for bound in (one.lower, one.upper) if bound is not None]
+    conditions = [f"{' and '.join(bounds)} {'are' if len(bounds) > 1 else 'is'} not negative"]
+    if not k.is_number(scope.kind(stored)):
+        conditions.append(f"{scope.quote(stored)} has the dtype of {scope.quote(node.value)}")
+    assert isinstance(statement, ast.Assign)
+    return [(statement, lines)], conditions
+
+
+def _read(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], made: list[ast.expr]) -> Changes | None:
+    """Return the changes to a read of as many elements on every call, and the conditions, or None."""
+    taken, conditions = scope.text(node.value), [unmodified(scope, node)]
+    texts = {one: scope.text(one) for one in made}
+    for part in slices:
+        size = size_from(scope, part.lower, part.upper)
+        if size is None or part.lower is None:
+            return None
+        start = scope.text(part.lower)
+        texts[part] = f"{atom(part.lower, start)} + {scope.torch}.arange({scope.text(size)}, device={taken}.device)"
+        shown = scope.quote(part.lower)
+        conditions.append(f"{shown} is not negative, and the slice stays within {scope.quote(node.value)}")
+    if len(texts) > 1:
+        first = min(texts, key=parts_of(node).index)
+        texts[first] = f"({texts[first]})[:, None]"
+    return [(node, rw.spliced(scope.file, node, texts))], conditions
+
+
+def _is_one(scope: Scope, stored: ast.expr) -> bool:
+    """Return whether a value is a single number, possibly in a tensor without dimensions."""
+    return all(
+        k.is_number(one) or (isinstance(one, k.Tensor) and one.rank == 0 and not one.array)
+        for one in scope.kind(stored).members
+    )
+
+
+def _is_index(scope: Scope, part: ast.expr) -> bool:
+    """Return whether an index is a range of positions from a tensor on, as this rewrite makes them."""
+    tensor, last = scope.tensor(part), part.right if isinstance(part, ast.BinOp) else part
+    counted = isinstance(last, ast.Call) and callee(scope, last) == "torch.arange"
+    return counted and tensor is not None and tensor.rank == 1
+
+
+def _is_mask(scope: Scope, part: ast.expr) -> bool:
+    """Return whether an index is a mask for one dimension, as this rewrite makes them."""
+    tensor = scope.tensor(part)
+    made = isinstance(part, ast.Compare | ast.BinOp) and is_mask(scope.kind(part))
+    return made and tensor is not None and tensor.rank == 1

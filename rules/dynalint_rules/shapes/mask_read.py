@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Subscript, Violation, k, quote, rw
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.names import around
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask, selection_of, target_of
 from dynalint_rules._code.settings import SHAPES, captures_shapes
 from dynalint_rules._shared.mask.diagonals import by_diagonal
 from dynalint_rules._shared.mask.extremes import rewrite_extreme
+from dynalint_rules._shared.mask.hardest import mean_of_hardest
 from dynalint_rules._shared.mask.joined_stores import stored, stored_next
 from dynalint_rules._shared.mask.masked_stores import put_back
 from dynalint_rules._shared.mask.selected_totals import reduced_at_last
@@ -63,6 +66,7 @@ class MaskRead(Rule):
             rewrite = stored(scope, event)
         if rewrite is None and selection is not None:
             rewrite = by_diagonal(scope, selection) or rewrite_extreme(scope, selection)
+            rewrite = rewrite or _chosen_with(scope, event.statement)
             rewrite = rewrite or reduced_at_last(scope, selection)
         if rewrite is not None:
             return rewrite
@@ -74,6 +78,13 @@ def _setting(event: Subscript | Call, project: Project) -> str:
     mask = k.only_tensor(event.index) if isinstance(event, Subscript) else None
     counted = count_of(Scope.of(event, project), event.node) is not None
     return "" if counted or (mask is not None and mask.rank == 0) else SHAPES
+
+
+def _chosen_with(scope: Scope, statement: ast.stmt) -> Rewrite | None:
+    """Return the rewrite of the `if` around a statement or after it that decides which elements are averaged."""
+    following = next(iter(around(scope.parents, statement)[1]), None)
+    inside = scope.parents.get(statement)
+    return mean_of_hardest(scope, inside) or mean_of_hardest(scope, following)
 
 
 def _counted(scope: Scope, event: Subscript) -> Rewrite | None:

@@ -31,6 +31,7 @@ from dynalint_rules._shared.guard.saved_work import (
 )
 from dynalint_rules._shared.guard.shown_apart import shown_apart
 from dynalint_rules._shared.guard.statements import asked_in_eager
+from dynalint_rules._shared.mask.hardest import mean_of_hardest
 from dynalint_rules._shared.mask.masked import rewrite_masked
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
 from dynalint_rules._shared.mask.skipped import rewrite_skipped
@@ -99,7 +100,7 @@ def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite |
 
 def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     """Return the rewrite of the whole chain that an `if` or `elif` belongs to."""
-    dropped = rewrite_masked(scope, statement) or rewrite_skipped(scope, statement)
+    dropped = mean_of_hardest(scope, statement) or rewrite_masked(scope, statement) or rewrite_skipped(scope, statement)
     dropped = dropped or rewrite_shortcut(scope, statement)
     dropped = dropped or rewrite_asserting(scope, statement)
     if dropped is not None:

@@ -3,6 +3,7 @@
 x[:, t : t + n] = 0                             places = torch.arange(x.shape[1], device=x.device)
                                                 x[:, (places >= t) & (places < t + n)] = 0
 
+t = torch.randint(0, x.shape[1] - 7, ())        t = torch.randint(0, x.shape[1] - 7, ())
 y = x[:, t : t + 8]                             y = x[:, t + torch.arange(8, device=x.device)]
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dynalint.rulekit import is_mask, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.names import only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.number.single_index import parts_of, size_from, unmodified
@@ -74,7 +76,7 @@ def _read(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], made: 
     texts = {one: scope.text(one) for one in made}
     for part in slices:
         size = size_from(scope, part.lower, part.upper)
-        if size is None or part.lower is None:
+        if size is None or part.lower is None or not _is_drawn(scope, part.lower):
             return None
         start = scope.text(part.lower)
         texts[part] = f"{atom(part.lower, start)} + {scope.torch}.arange({scope.text(size)}, device={taken}.device)"
@@ -84,6 +86,16 @@ def _read(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], made: 
         first = min(texts, key=parts_of(node).index)
         texts[first] = f"({texts[first]})[:, None]"
     return [(node, rw.spliced(scope.file, node, texts))], conditions
+
+
+def _is_drawn(scope: Scope, start: ast.expr) -> bool:
+    """Return whether a position is drawn at random, as is done to stay within a tensor.
+
+    Other windows may end after the tensor, and then a slice has fewer elements, where an index raises an exception.
+    """
+    value = only_value(scope, start.id, start) if isinstance(start, ast.Name) else None
+    calls = (one for one in walk(value) if isinstance(one, ast.Call)) if value is not None else ()
+    return any(callee(scope, one) in ("torch.randint", "torch.rand") for one in calls)
 
 
 def _is_one(scope: Scope, stored: ast.expr) -> bool:

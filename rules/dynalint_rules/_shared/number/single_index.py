@@ -6,7 +6,7 @@ import ast
 
 from dynalint.rulekit import Refusal, rw, walk
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.names import is_named, only_value, stores
+from dynalint_rules._code.names import has_one_value, is_named, only_value, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.text import atom
@@ -88,13 +88,17 @@ def _has_size(scope: Scope, stored: ast.expr, size: ast.expr) -> bool:
 
 def size_from(scope: Scope, start: ast.expr | None, end: ast.expr | None) -> ast.expr | None:
     """Return the number of elements between two bounds if it is a number that Dynamo knows, or None."""
+    named = isinstance(end, ast.Name)
     if isinstance(end, ast.Name):
         end = only_value(scope, end.id, end)
     if not isinstance(start, ast.Name) or not isinstance(end, ast.BinOp) or not isinstance(end.op, ast.Add):
         return None
     sides = (end.left, end.right)
     sizes = [other for one, other in zip(sides, reversed(sides), strict=True) if is_named(one, start.id)]
-    return sizes[0] if len(sizes) == 1 and is_whole(scope.kind(sizes[0])) else None
+    if len(sizes) != 1 or not is_whole(scope.kind(sizes[0])):
+        return None
+    later = {one.id for one in walk(sizes[0]) if isinstance(one, ast.Name)} if named else set[str]()
+    return sizes[0] if all(has_one_value(scope, name) for name in later) else None
 
 
 def rolled(scope: Scope, call: ast.Call, shift: ast.expr) -> list[rw.Change] | None:

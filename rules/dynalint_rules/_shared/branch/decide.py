@@ -15,6 +15,7 @@ from dynalint_rules._shared.branch.blocks import (
 )
 from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_asserting, rewrite_checking_call, rewrite_guard
 from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
+from dynalint_rules._shared.branch.chosen_sums import rewrite_sums
 from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
 from dynalint_rules._shared.branch.counted import NOTHING_COUNTED
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
@@ -110,7 +111,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     except Refusal:
         found = makes_tensor_in_compiled(scope, statement) or keeps_tensor_in_compiled(scope, statement)
         found = found or rewrite_divided(scope, statement)
-        found = found or rewrite_writes(scope, statement)
+        found = found or rewrite_writes(scope, statement) or rewrite_sums(scope, statement)
         found = found or asked_in_eager(scope, statement) or _left_loop(scope, statement)
         found = found or drops_tensor_in_eager(scope, statement) or shown_apart(scope, statement)
         found = found or rewrite_nested(scope, statement)

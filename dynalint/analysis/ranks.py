@@ -24,7 +24,8 @@ _KEEPING = frozenset(
     "empty_like flip full_like gather index_add index_copy index_fill index_put index_select isin log_softmax "
     "logcumsumexp masked_fill masked_scatter moveaxis movedim multinomial ones_like permute rand_like randint_like "
     "randn_like roll rot90 scatter scatter_add scatter_reduce softmax softmin sort swapaxes swapdims t to topk "
-    "transpose tril triu type type_as zeros_like chunk split tensor_split narrow pad".split()
+    "transpose tril triu type type_as zeros_like chunk split tensor_split narrow pad "
+    "fft fft2 fftn fftshift ifft ifft2 ifftn ifftshift rfft rfft2 rfftn irfft irfft2 irfftn".split()
 )
 _REDUCING = frozenset(
     "all amax amin aminmax any argmax argmin logsumexp max mean median min mode nanmean nansum norm prod sum".split()

@@ -16,6 +16,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif
 from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE
 from dynalint_rules._shared.branch.choice import finished
+from dynalint_rules._shared.branch.chosen_elements import is_written_anyway
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import atom
 
@@ -85,4 +86,6 @@ def _are_alike(scope: Scope, sums: list[ast.AugAssign]) -> bool:
     signs = all(isinstance(one.op, ast.Add | ast.Sub) for one in sums)
     tensor = scope.tensor(target.value) if isinstance(target, ast.Subscript) else None
     known = tensor is not None and not tensor.array and tensor.dtype != "bool"
-    return same and signs and known and isinstance(target, ast.Subscript) and is_pure(scope, target.slice)
+    if not (same and signs and known and isinstance(target, ast.Subscript) and is_pure(scope, target.slice)):
+        return False
+    return all(is_written_anyway(scope, target, one.value) for one in sums)

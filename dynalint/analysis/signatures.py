@@ -110,9 +110,11 @@ def declared_attribute(interpreter: Engine, cls: ClassInfo, name: str) -> Kind:
 
 
 def _is_unlike(kind: Kind, default: object) -> bool:
-    """Return whether a default is None, a constant for a tensor, or a string for a number."""
-    word = isinstance(default, str) and all(k.is_number(one) for one in kind.members)
-    return default is None or word or k.may_be_tensor(kind)
+    """Return whether a default is None, a constant for a tensor, a string for a number, or a float for an int."""
+    numbers = all(k.is_number(one) for one in kind.members)
+    whole = all(isinstance(one, k.Value) and one.type == "int" for one in kind.members)
+    other = (numbers and isinstance(default, str)) or (whole and isinstance(default, float))
+    return default is None or other or k.may_be_tensor(kind)
 
 
 def parameter_kind(interpreter: Engine, function: FunctionInfo, argument: ast.arg) -> Kind:

@@ -32,6 +32,7 @@ _SENTENCES = re.compile(r"(.*[.!?])(?:\s|$)", re.DOTALL)
 _VALUES = r"\.\.\.(?:(?:,| and| vs\.?) \.\.\.)*(?: instead)?"
 _GIVEN = re.compile(rf"[\s,;:.(]+(?:but\s+)?(?:got|found|received|given)\b[\s:=]*{_VALUES}\)?\.?$", re.IGNORECASE)
 _CONVERSION = re.compile(r"%(?:\(\w+\))?[#0 +-]*[\d.*]*[a-zA-Z]")
+_LONGEST_TEST = 60  # characters that are shown instead of a missing message
 CHECKED = "Check with `torch._assert_async` in compiled code"
 
 
@@ -175,7 +176,10 @@ def _shown(scope: Scope, raising: ast.stmt) -> str:
     plain = without_values(message)
     if plain is None:
         name = given.func if isinstance(given, ast.Call) else given
-        plain = repr("the check fails" if name is None else scope.text(name).rpartition(".")[2]).replace("'", '"')
+        plain = "the check fails" if name is None else scope.text(name).rpartition(".")[2]
+        check = scope.parents.get(raising)
+        asked = ast.unparse(check.test) if isinstance(check, ast.If) and raising in check.body else ""
+        plain = json.dumps(f"{plain}: {asked}" if 0 < len(asked) <= _LONGEST_TEST else plain)
     return plain
 
 

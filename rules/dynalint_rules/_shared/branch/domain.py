@@ -144,6 +144,8 @@ def _divisor(scope: Scope, node: ast.expr) -> list[Guarded]:
     """Return a divisor, unless it is a number, or the code itself keeps it away from zero, as in `x.sum() + eps`."""
     if not _is_tensor(scope, node) or (isinstance(node, ast.BinOp) and _adds_margin(scope, node)):
         return []
+    if isinstance(node, ast.Call) and _is_positive(node):
+        return []
     return [Guarded(node, "1", counts=not scope.careful and is_count(scope, node))]
 
 
@@ -160,6 +162,16 @@ def _adds_margin(scope: Scope, total: ast.BinOp) -> bool:
         if _MARGINS.search(name) and not below and (k.is_number(kind) or isinstance(kind, k.Unknown)):
             return True
     return False
+
+
+def _is_positive(call: ast.Call) -> bool:
+    """Return whether a call is `t.clamp(min=c)`, `t.clamp(c)` or `t.clamp_min(c)` with a positive constant."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    given = [one.value for one in call.keywords if one.arg == "min"] or call.args[-1:]
+    least = given[0] if given and len(call.args) + len(call.keywords) < 3 else None
+    known = isinstance(least, ast.Constant) and isinstance(least.value, int | float) and least.value > 0
+    bounded = name == "clamp_min" or (name == "clamp" and (bool(call.keywords) or len(call.args) == 1))
+    return known and bounded and not any(one.arg == "max" for one in call.keywords)
 
 
 def _of_power(scope: Scope, base: ast.expr, exponent: ast.expr) -> list[Guarded]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.calls import callee
@@ -29,7 +30,8 @@ from dynalint_rules._shared.mask.selected_totals import OTHER_ORDER
 from dynalint_rules._shared.number.flow import is_whole
 
 _TITLE = "Reduce over all elements with a mask"
-Changes = tuple[list[rw.Change], list[str]]
+if TYPE_CHECKING:
+    Changes = tuple[list[rw.Change], list[str]]
 
 _MEANS, _TOPK = ("Tensor.mean", "torch.mean"), ("Tensor.topk", "torch.topk")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dynalint.rulekit import is_mask, k, rw, walk
 from dynalint_rules._code.calls import callee
@@ -21,7 +22,8 @@ from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.number.single_index import parts_of, size_from, unmodified
 from dynalint_rules._shared.text import atom
 
-Changes = tuple[list[rw.Change], list[str]]
+if TYPE_CHECKING:
+    Changes = tuple[list[rw.Change], list[str]]
 
 
 def fixed_slices(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice]) -> Changes | None:

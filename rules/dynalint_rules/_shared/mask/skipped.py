@@ -27,15 +27,17 @@ _DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 
 
 def rewrite_skipped(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that removes `if not mask.any(): continue`, or None for any other statement.
+    """Return the rewrite that removes `if not mask.any(): continue`, or None for a test that is needed.
 
     Raises:
         Refusal: If a value must not be computed in every iteration.
     """
     alone = len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue) and not statement.orelse
-    mask = mask_of_nothing(scope, statement.test) if alone and not is_elif(scope, statement) else None
-    if mask is None or not isinstance(scope.parents[statement], ast.For):
+    if not alone or is_elif(scope, statement) or not isinstance(scope.parents[statement], ast.For):
         return None
+    mask = mask_of_nothing(scope, statement.test)
+    if mask is None:
+        return _with_empty_slice(scope, statement)
     body, rest = Body(scope, mask, statement), statements_after(scope, statement)
     inside = [one for one in rest if isinstance(one, ast.Assign) and _is_temporary(scope, one, rest)]
     others = [one for one in rest if one not in inside]
@@ -49,6 +51,49 @@ def rewrite_skipped(scope: Scope, statement: ast.If) -> Rewrite | None:
     effects_of_always(scope, computed, statement)
     refuse_changed_later(scope, [mask], statement, handed=True)
     return finished(scope, TITLE, rw.written(scope.file, (statement, [])), [*body.conditions, NO_RAISE])
+
+
+def _with_empty_slice(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite that removes `if a == b: continue` where the rest of an iteration only sets `x[a:b]`, or None.
+
+    Raises:
+        Refusal: If a value must not be computed in every iteration.
+    """
+    rest = statements_after(scope, statement)
+    inside = [one for one in rest if isinstance(one, ast.Assign) and _is_temporary(scope, one, rest)]
+    stores = [one for one in rest if isinstance(one, ast.Assign) and one not in inside]
+    if not stores or len(inside) + len(stores) < len(rest):
+        return None
+    if not all(_is_empty_if(statement.test, one.targets[0]) and len(one.targets) == 1 for one in stores):
+        return None
+    computed = [one.value for one in (*inside, *stores)]
+    if any(_may_fail(scope, one) for one in computed):
+        return None
+    effects_of_always(scope, computed, statement)
+    return finished(scope, TITLE, rw.written(scope.file, (statement, [])), [NO_RAISE])
+
+
+def _is_empty_if(test: ast.expr, target: ast.expr) -> bool:
+    """Return whether a test compares the bounds of a slice, or of its mask, which is empty if they are equal."""
+    match test:
+        case ast.Compare(left, [ast.Eq()], [right]):
+            bounds = sorted((ast.dump(left), ast.dump(right)))
+        case _:
+            return False
+    parts = target.slice.elts if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Tuple) else ()
+    for part in parts or ([target.slice] if isinstance(target, ast.Subscript) else []):
+        match part:
+            case ast.Slice(ast.expr() as lower, ast.expr() as upper, None):
+                same = True
+            case ast.BinOp(
+                ast.Compare(one, [ast.GtE()], [lower]), ast.BitAnd(), ast.Compare(other, [ast.Lt()], [upper])
+            ):
+                same = ast.dump(one) == ast.dump(other)
+            case _:
+                continue
+        if same and sorted((ast.dump(lower), ast.dump(upper))) == bounds:
+            return True
+    return False
 
 
 def _is_temporary(scope: Scope, statement: ast.Assign, rest: Sequence[ast.stmt]) -> bool:
@@ -69,6 +114,8 @@ def _is_lookup(scope: Scope, node: ast.AST) -> bool:
     """Return whether a node reads an item of something other than a tensor. A layer of a list is always there."""
     read = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
     if not isinstance(node, ast.Subscript) or not read or scope.tensor(node.value) is not None:
+        return False
+    if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         return False
     return not isinstance(scope.kind(node), k.Object | k.Instance)
 

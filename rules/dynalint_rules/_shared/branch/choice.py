@@ -139,9 +139,6 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     certain = any(as_tensor(side.kind) is not None for side in sides)
     conditions: list[str] = []
     for side in sides:
-        if _is_scalar_or_number(side.kind) and any(k.is_number(other.kind) for other in sides):
-            conditions.append(f"{_shown(scope, side)} is a number or a tensor without dimensions")
-            continue
         if as_tensor(side.kind) is not None:
             conditions += tensor_again_conditions(scope, side.node) if side.node is not None else []
             continue
@@ -154,18 +151,8 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     return conditions
 
 
-def _is_scalar_or_number(kind: k.Kind) -> bool:
-    """Return whether a value is a number at first and a tensor, perhaps without dimensions, later."""
-    tensors = [one for one in kind.members if isinstance(one, k.Tensor)]
-    numbers = [one for one in kind.members if k.is_number(one)]
-    plain = bool(tensors and numbers) and len(tensors) + len(numbers) == len(kind.members)
-    return plain and all(not one.array and one.rank in (None, 0) and one.dtype in (None, "float") for one in tensors)
-
-
 def _takes_number(kind: k.Kind, number: k.Kind) -> bool:
     """Return whether a value is a tensor without dimensions whose dtype can represent a number."""
-    if _is_scalar_or_number(kind):
-        return True
     tensor = as_tensor(kind)
     whole = all(isinstance(one, k.Value) and one.type == "int" for one in number.members)
     return tensor is not None and tensor.rank == 0 and tensor.dtype in (None, "float", *(["int"] if whole else []))

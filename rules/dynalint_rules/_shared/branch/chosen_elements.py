@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.rulekit import Rewrite, is_mask, k, rw
+from dynalint_rules._code.bounds import is_made_on_default_device
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.scope import Scope
@@ -21,6 +22,7 @@ from dynalint_rules._code.temporaries import computed_inside
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
 from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE
 from dynalint_rules._shared.branch.choice import finished
+from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import atom
 
@@ -45,6 +47,8 @@ def rewrite_elements(scope: Scope, statement: ast.If) -> Rewrite | None:
     values += [one.value for one in stores if isinstance(one, ast.Assign)]
     effects_of_always(scope, values, statement)
     refuse_sizes_from_data(scope, values)
+    if any(guarded_operands(scope, one) for one in values):
+        return None
     refuse_counted_loops(scope, statement)
     truth, lines = truth_of(scope, test), list[str | ast.stmt]()
     condition = truth.without_dimensions
@@ -72,13 +76,19 @@ def _is_store(scope: Scope, statement: ast.stmt) -> bool:
     numbers = k.is_number(kind) or (scope.tensor(statement.value) or k.TENSOR).rank == 0
     if is_mask(scope.kind(target.slice)):
         return numbers
+    return is_fixed(scope, target) and numbers and _fits(tensor, kind)
+
+
+def is_fixed(scope: Scope, target: ast.Subscript) -> bool:
+    """Return whether an item is at a place that Python knows. A tensor may only be valid where the test is true."""
     parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-    fixed = all(isinstance(one, ast.Slice | ast.Constant) or k.is_number(scope.kind(one)) for one in parts)
-    return fixed and numbers and _fits(tensor, kind)
+    return all(isinstance(one, ast.Slice | ast.Constant) or k.is_number(scope.kind(one)) for one in parts)
 
 
 def is_written_anyway(scope: Scope, target: ast.Subscript, value: ast.expr) -> bool:
     """Return whether writing to a tensor on every call raises no exception, as it would for a leaf with a gradient."""
+    if is_made_on_default_device(scope, target):
+        return False
     base: ast.expr = target
     while isinstance(base, ast.Subscript):
         base = base.value
@@ -98,6 +108,8 @@ def _target(statement: ast.stmt) -> ast.Subscript | None:
 def _fits(tensor: k.Tensor, kind: k.Kind) -> bool:
     """Return whether old values keep their precision when they are selected instead of the new value."""
     types = {getattr(one, "dtype", None) or getattr(one, "type", None) for one in kind.members}
+    if tensor.dtype == "bool":
+        return types == {"bool"}
     return tensor.dtype == "float" or (tensor.dtype == "int" and types <= {"int", "bool"})
 
 

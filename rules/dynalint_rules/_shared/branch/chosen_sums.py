@@ -13,10 +13,12 @@ import ast
 from dynalint.rulekit import Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import refuse_counted_loops, refuse_sizes_from_data
 from dynalint_rules._shared.branch.blocks import is_elif
 from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE
 from dynalint_rules._shared.branch.choice import finished
-from dynalint_rules._shared.branch.chosen_elements import is_written_anyway
+from dynalint_rules._shared.branch.chosen_elements import is_fixed, is_written_anyway
+from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import atom
 
@@ -45,15 +47,21 @@ def rewrite_sums(scope: Scope, statement: ast.If) -> Rewrite | None:
     if not all(is_tensor_test(scope, one.test) and is_pure(scope, one.test) for one in branches):
         return None
     effects_of_always(scope, [*(one.value for one in sums), *(one.test for one in branches[1:])], head)
+    values = [one.value for one in sums]
+    refuse_sizes_from_data(scope, values)
+    refuse_counted_loops(scope, head)
+    if any(guarded_operands(scope, one) for one in values):
+        return None
     truths = [truth_of(scope, one.test) for one in branches]
-    target, last = scope.text(sums[-1].target), sums[-1]
+    # The sum has the sign of the first branch.
+    target, first, last = scope.text(sums[0].target), sums[0], sums[-1]
     # A number does not decide the dtype of a sum, but the tensor that `torch.where` makes of it may.
     whole = any(_is_float_number(scope, one.value) for one in sums)
-    chosen = (_sum(scope, last) if whole else scope.text(last.value)) if others else target if whole else "0"
+    chosen = (_sum(scope, last) if whole else _signed(scope, last, first)) if others else target if whole else "0"
     for truth, one in reversed([*zip(truths, sums, strict=False)]):
-        value = _sum(scope, one) if whole else _signed(scope, one, last)
+        value = _sum(scope, one) if whole else _signed(scope, one, first)
         chosen = f"{scope.torch}.where({truth.without_dimensions}, {value}, {chosen})"
-    line = f"{target} = {chosen}" if whole else f"{target} {_SIGNS[type(last.op)]}= {chosen}"
+    line = f"{target} = {chosen}" if whole else f"{target} {_SIGNS[type(first.op)]}= {chosen}"
     conditions = [text for truth in truths for text in truth.selecting_conditions]
     conditions += [_IN_PLACE.format(scope.quote(sums[0].target)), NO_RAISE]
     conditions += [] if all(k.is_number(scope.kind(one.value)) for one in sums) else [FINITE]
@@ -70,9 +78,9 @@ def _sum(scope: Scope, one: ast.AugAssign) -> str:
     return f"{scope.text(one.target)} {_SIGNS[type(one.op)]} {_operand(scope, one.value)}"
 
 
-def _signed(scope: Scope, one: ast.AugAssign, last: ast.AugAssign) -> str:
-    """Return the text of what a statement adds if the sum is written with the sign of the `last` one."""
-    return scope.text(one.value) if type(one.op) is type(last.op) else f"-{_operand(scope, one.value)}"
+def _signed(scope: Scope, one: ast.AugAssign, first: ast.AugAssign) -> str:
+    """Return the text of what a statement adds if the sum is written with the sign of the `first` one."""
+    return scope.text(one.value) if type(one.op) is type(first.op) else f"-{_operand(scope, one.value)}"
 
 
 def _operand(scope: Scope, value: ast.expr) -> str:
@@ -86,6 +94,6 @@ def _are_alike(scope: Scope, sums: list[ast.AugAssign]) -> bool:
     signs = all(isinstance(one.op, ast.Add | ast.Sub) for one in sums)
     tensor = scope.tensor(target.value) if isinstance(target, ast.Subscript) else None
     known = tensor is not None and not tensor.array and tensor.dtype != "bool"
-    if not (same and signs and known and isinstance(target, ast.Subscript) and is_pure(scope, target.slice)):
+    if not (same and signs and known and isinstance(target, ast.Subscript) and is_fixed(scope, target)):
         return False
     return all(is_written_anyway(scope, target, one.value) for one in sums)

@@ -112,7 +112,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     except Refusal:
         found = makes_tensor_in_compiled(scope, statement) or keeps_tensor_in_compiled(scope, statement)
         found = found or rewrite_divided(scope, statement)
-        found = found or rewrite_writes(scope, statement) or rewrite_sums(scope, statement)
+        found = found or rewrite_writes(scope, statement)
         found = found or asked_in_eager(scope, statement) or _left_loop(scope, statement)
         found = found or drops_tensor_in_eager(scope, statement) or shown_apart(scope, statement)
         found = found or rewrite_nested(scope, statement)
@@ -135,8 +135,8 @@ def _left_loop(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     """Replace the assignments to a name in all branches with a single expression."""
-    other = rewrite_elements(scope, statement) or rewrite_early_return(scope, statement)
-    other = other or rewrite_loop_return(scope, statement)
+    other = rewrite_elements(scope, statement) or rewrite_sums(scope, statement)
+    other = other or rewrite_early_return(scope, statement) or rewrite_loop_return(scope, statement)
     if other is not None:
         return other
     python, test = split_test(scope, statement)

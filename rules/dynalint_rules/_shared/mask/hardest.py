@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Rewrite, rw, walk
+from dynalint_rules._code.bounds import may_be_negative
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.names import around, loads
+from dynalint_rules._code.names import around, lineage, loads
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import source_of
 from dynalint_rules._shared.branch.truth import truth_of
@@ -48,6 +49,8 @@ class _Choice:
 def mean_of_hardest(scope: Scope, statement: ast.AST | None) -> Rewrite | None:
     """Return the rewrite of an `if` that decides which elements are averaged, or None for any other statement."""
     if not isinstance(statement, ast.If) or not is_pure(scope, statement.test):
+        return None
+    if any(isinstance(one, ast.For | ast.While) for one in lineage(scope, statement)):
         return None
     found = _choice(scope, statement)
     tensor = scope.tensor(found.source) if found is not None else None
@@ -113,6 +116,8 @@ def _cut_or_selected(scope: Scope, statement: ast.If, found: _Choice) -> Changes
             upper = value.slice.upper
             if upper is None or value.slice.lower or value.slice.step or not is_whole(scope.kind(upper)):
                 return None
+            if may_be_negative(scope, upper):
+                return None
             masks.append(f"{scope.torch}.arange({taken}.shape[0], device={taken}.device) < {scope.text(upper)}")
             conditions.append(f"{scope.quote(upper)} is not negative")
         elif source_of(scope, value, value.slice) is not None and _is_bool(scope, value.slice):
@@ -141,10 +146,11 @@ def _enough_or_largest(scope: Scope, statement: ast.If, found: _Choice) -> Chang
     if ast.dump(calls[0].args[-1]) != ast.dump(bound) or not is_whole(scope.kind(bound)):
         return None
     torch, taken, few = scope.torch, found.source.id, scope.fresh_name("few")
+    hard_mean = scope.fresh_name(f"{name}_mean")
     total = f"{torch}.where({name}, {taken}, 0).sum() / {torch}.where({few}, 1, {name}.sum())"
-    chosen = f"{torch}.where({few}, {scope.text(calls[0])}.values.mean(), {name}_mean)"
+    chosen = f"{torch}.where({few}, {scope.text(calls[0])}.values.mean(), {hard_mean})"
     lines = [f"{name} = {scope.text(read.slice)}", f"{few} = {name}.sum() < {scope.text(bound)}"]
-    lines.append(f"{name}_mean = {total}")
+    lines.append(f"{hard_mean} = {total}")
     return [([before, statement], lines), (found.mean, chosen)], []
 
 

@@ -21,7 +21,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import makes_tensor
-from dynalint_rules._code.names import around, has_one_value, loads, parameters, statement_of, stores
+from dynalint_rules._code.names import around, has_one_value, loads, only_value, parameters, statement_of, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.number.flow import NumberFlow
@@ -74,6 +74,8 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
     mask, apart = listed_tensor(event)
     known = _tensor_given(scope, event, mask) if mask is not None else None
     if mask is None or known is None or not isinstance(statement, ast.Assign) or not is_pure(scope, mask):
+        return None
+    if _is_cut(scope, mask):
         return None
     names, rows = names_of(scope, statement, event.node, apart=apart)
     only = statement.targets[0]
@@ -133,6 +135,13 @@ def is_bound_once(scope: Scope, name: str) -> bool:
 def _is_kept(scope: Scope, name: str) -> bool:
     """Return whether a name has the same value, with the same elements, in the whole function."""
     return has_one_value(scope, name) and not may_change_in_place(scope, name)
+
+
+def _is_cut(scope: Scope, mask: ast.expr) -> bool:
+    """Return whether a mask is computed from the first elements of a tensor, and so may be shorter than another."""
+    value = only_value(scope, mask.id, mask) if isinstance(mask, ast.Name) else mask
+    slices = [one for one in walk(value) if isinstance(one, ast.Slice)] if value is not None else []
+    return any(one.upper is not None and not isinstance(one.upper, ast.UnaryOp) for one in slices)
 
 
 def _is_used_next(scope: Scope, statement: ast.Assign, names: tuple[str, ...]) -> bool:

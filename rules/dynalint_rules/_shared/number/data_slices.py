@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import is_mask, k, rw, walk
+from dynalint_rules._code.bounds import is_made_on_default_device, may_be_negative
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import only_value
@@ -50,13 +51,16 @@ def _filled(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], mask
     stored = statement.value if isinstance(statement, ast.Assign) and statement.targets == [node] else None
     if stored is None or not _is_one(scope, stored) or not is_pure(scope, stored):
         return None
+    bounds = [bound for one in slices for bound in (one.lower, one.upper) if bound is not None]
+    if is_made_on_default_device(scope, node.value) or any(may_be_negative(scope, one) for one in bounds):
+        return None
     taken, lines, texts = scope.text(node.value), [], {one: scope.text(one) for one in (*parts, *masks)}
     stems = ("rows", "columns") if len(slices) > 1 else ("places",)
     for part, stem in zip(slices, stems, strict=True):
         name, at = scope.fresh_name(stem), parts.index(part)
         lines.append(f"{name} = {scope.torch}.arange({taken}.shape[{at}], device={taken}.device)")
-        tests = [] if part.lower is None else [f"{name} >= {scope.text(part.lower)}"]
-        tests += [] if part.upper is None else [f"{name} < {scope.text(part.upper)}"]
+        tests = [] if part.lower is None else [f"{name} >= {_position(scope, part.lower)}"]
+        tests += [] if part.upper is None else [f"{name} < {_position(scope, part.upper)}"]
         texts[part] = tests[0] if len(tests) == 1 else " & ".join(f"({one})" for one in tests)
     joined = [one for one in parts if one in slices or one in masks]
     if len(joined) > 1:
@@ -64,8 +68,7 @@ def _filled(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], mask
         texts[first] = f"({texts[first]})[:, None] & ({texts[second]})"
         parts.remove(second)
     lines.append(f"{taken}[{', '.join(texts[one] for one in parts)}] = {scope.text(stored)}")
-    bounds = [scope.quote(bound) for one in slices for bound in (one.lower, one.upper) if bound is not None]
-    conditions = [f"{' and '.join(bounds)} {'are' if len(bounds) > 1 else 'is'} not negative"]
+    conditions = [f"{' and '.join(map(scope.quote, bounds))} {'are' if len(bounds) > 1 else 'is'} not negative"]
     if not k.is_number(scope.kind(stored)):
         conditions.append(f"{scope.quote(stored)} has the dtype of {scope.quote(node.value)}")
     assert isinstance(statement, ast.Assign)
@@ -80,7 +83,7 @@ def _read(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], made: 
         size = size_from(scope, part.lower, part.upper)
         if size is None or part.lower is None or not _is_drawn(scope, part.lower):
             return None
-        start = scope.text(part.lower)
+        start = _position(scope, part.lower)
         texts[part] = f"{atom(part.lower, start)} + {scope.torch}.arange({scope.text(size)}, device={taken}.device)"
         shown = scope.quote(part.lower)
         conditions.append(f"{shown} is not negative, and the slice stays within {scope.quote(node.value)}")
@@ -90,14 +93,28 @@ def _read(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], made: 
     return [(node, rw.spliced(scope.file, node, texts))], conditions
 
 
+def _position(scope: Scope, bound: ast.expr) -> str:
+    """Return the text of a bound. A tensor with dimensions could not be on another device."""
+    tensor, text = scope.tensor(bound), scope.text(bound)
+    return f"{atom(bound, text)}.reshape(())" if tensor is not None and tensor.rank else text
+
+
 def _is_drawn(scope: Scope, start: ast.expr) -> bool:
-    """Return whether a position is drawn at random, as is done to stay within a tensor.
+    """Return whether a position is drawn from those from which a window stays within a tensor, which all are valid.
 
     Other windows may end after the tensor, and then a slice has fewer elements, where an index raises an exception.
     """
     value = only_value(scope, start.id, start) if isinstance(start, ast.Name) else None
-    calls = (one for one in walk(value) if isinstance(one, ast.Call)) if value is not None else ()
-    return any(callee(scope, one) in ("torch.randint", "torch.rand") for one in calls)
+    drawn = (one for one in walk(value) if isinstance(one, ast.Call)) if value is not None else ()
+    calls = [one for one in drawn if callee(scope, one) == "torch.randint"]
+    bounds = [part for one in calls for given in one.args for part in walk(given)]
+    sizes = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub) for one in bounds)
+    return sizes and not any(isinstance(one, ast.Call) and _bounds(one) for one in bounds)
+
+
+def _bounds(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in ("max", "min", "clamp")
 
 
 def _is_one(scope: Scope, stored: ast.expr) -> bool:

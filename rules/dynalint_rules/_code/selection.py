@@ -40,12 +40,15 @@ def reads_by_mask(event: Subscript) -> bool:
     return event.context == "load" and taken_from and is_mask(event.index)
 
 
-def refuse_sizes_from_data(scope: Scope, values: Iterable[ast.expr]) -> None:
+def refuse_other_breaks(scope: Scope, values: Iterable[ast.expr], around: ast.stmt) -> None:
     """Ensure that no value selects a number of elements that depends on data, which would still break the graph.
 
+    A loop around the statement that computes them must not run once for each of such elements either.
+
     Raises:
-        Refusal: If one does.
+        Refusal: If there is another break.
     """
+    refuse_counted_loops(scope, around)
     for node in (node for value in values for node in walk(value)):
         if isinstance(node, ast.Subscript):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -17,7 +17,7 @@ from dynalint_rules._code.bounds import is_made_on_default_device
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.selection import refuse_counted_loops, refuse_sizes_from_data
+from dynalint_rules._code.selection import refuse_other_breaks
 from dynalint_rules._code.temporaries import computed_inside
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
 from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE
@@ -46,10 +46,9 @@ def rewrite_elements(scope: Scope, statement: ast.If) -> Rewrite | None:
     values = [value for found in inside.values() for value in found]
     values += [one.value for one in stores if isinstance(one, ast.Assign)]
     effects_of_always(scope, values, statement)
-    refuse_sizes_from_data(scope, values)
+    refuse_other_breaks(scope, values, statement)
     if any(guarded_operands(scope, one) for one in values):
         return None
-    refuse_counted_loops(scope, statement)
     truth, lines = truth_of(scope, test), list[str | ast.stmt]()
     condition = truth.without_dimensions
     if len(stores) > 1:

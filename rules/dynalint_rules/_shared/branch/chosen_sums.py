@@ -13,7 +13,7 @@ import ast
 from dynalint.rulekit import Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.selection import refuse_counted_loops, refuse_sizes_from_data
+from dynalint_rules._code.selection import refuse_other_breaks
 from dynalint_rules._shared.branch.blocks import is_elif
 from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE
 from dynalint_rules._shared.branch.choice import finished
@@ -48,8 +48,7 @@ def rewrite_sums(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     effects_of_always(scope, [*(one.value for one in sums), *(one.test for one in branches[1:])], head)
     values = [one.value for one in sums]
-    refuse_sizes_from_data(scope, values)
-    refuse_counted_loops(scope, head)
+    refuse_other_breaks(scope, values, head)
     if any(guarded_operands(scope, one) for one in values):
         return None
     truths = [truth_of(scope, one.test) for one in branches]

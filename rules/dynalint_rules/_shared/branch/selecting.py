@@ -20,7 +20,7 @@ from dynalint_rules._code.names import (
 )
 from dynalint_rules._code.raising import raising_conditions
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._code.selection import refuse_counted_loops, refuse_sizes_from_data
+from dynalint_rules._code.selection import refuse_other_breaks
 from dynalint_rules._shared.branch.blocks import (
     Assignment,
     Block,
@@ -124,8 +124,7 @@ class Writer:
         values = [value for block in self.chain.blocks for value in block.values]
         if any(may_be_unbound(self.scope, value) for value in values if value not in self.scope.composed):
             self.conditions.append(NO_RAISE)
-        refuse_sizes_from_data(self.scope, values)
-        refuse_counted_loops(self.scope, self.chain.head)
+        refuse_other_breaks(self.scope, values, self.chain.head)
         return effects_of_always(self.scope, values, self.chain.head).layers
 
     def _guards(self, block: Block) -> list[Guarded]:

@@ -18,7 +18,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dynalint.rulekit import Rewrite, rw, walk
+from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.bounds import may_be_negative
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import count_of
@@ -114,7 +114,7 @@ def _cut_or_selected(scope: Scope, statement: ast.If, found: _Choice) -> Changes
             return None
         if isinstance(value.slice, ast.Slice):
             upper = value.slice.upper
-            if upper is None or value.slice.lower or value.slice.step or not is_whole(scope.kind(upper)):
+            if upper is None or value.slice.lower or value.slice.step or not _is_known(scope, upper):
                 return None
             if may_be_negative(scope, upper):
                 return None
@@ -143,7 +143,7 @@ def _enough_or_largest(scope: Scope, statement: ast.If, found: _Choice) -> Chang
     selected = isinstance(read, ast.Subscript) and ast.unparse(read.value) == found.source.id
     if not selected or not isinstance(read, ast.Subscript) or not _is_bool(scope, read.slice):
         return None
-    if ast.dump(calls[0].args[-1]) != ast.dump(bound) or not is_whole(scope.kind(bound)):
+    if ast.dump(calls[0].args[-1]) != ast.dump(bound) or not _is_known(scope, bound):
         return None
     torch, taken, few = scope.torch, found.source.id, scope.fresh_name("few")
     hard_mean = scope.fresh_name(f"{name}_mean")
@@ -162,6 +162,12 @@ def _least(scope: Scope, test: ast.expr, name: str) -> ast.expr | None:
             counts = (count_of(scope, one) for one in tensors)
             return bound if any(one is not None and one.node is counted for one in counts) else None
     return None
+
+
+def _is_known(scope: Scope, number: ast.expr) -> bool:
+    """Return whether a number is not read from a tensor, as far as the code shows."""
+    kind = scope.kind(number)
+    return is_whole(kind) or isinstance(kind, k.Unknown)
 
 
 def _is_bool(scope: Scope, mask: ast.expr) -> bool:

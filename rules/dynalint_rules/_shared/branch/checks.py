@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import json
 import re
@@ -179,7 +180,9 @@ def _shown(scope: Scope, raising: ast.stmt) -> str:
         plain = "the check fails" if name is None else scope.text(name).rpartition(".")[2]
         check = scope.parents.get(raising)
         asked = ast.unparse(check.test) if isinstance(check, ast.If) and raising in check.body else ""
-        plain = json.dumps(f"{plain}: {asked}" if 0 < len(asked) <= _LONGEST_TEST else plain)
+        # The name of a project's own exception says enough.
+        short = 0 < len(asked) <= _LONGEST_TEST and hasattr(builtins, plain)
+        plain = json.dumps(f"{plain}: {asked}" if short else plain)
     return plain
 
 

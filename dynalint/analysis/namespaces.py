@@ -37,6 +37,7 @@ def _names(root: Path, disk: Disk) -> Iterator[tuple[str, Path]]:
 def _imports_from(name: str, first: Path, text: str, disk: Disk) -> bool:
     """Return whether code imports something from a dotted name that is in the folder for this name."""
     folder = first.parent.joinpath(*name.split("."))
-    pattern = rf"^[ \t]*(?:from|import)[ \t]+{re.escape(name)}(?:\.|[ \t]+import[ \t(]+)(\w+)"
-    found = (match[1] for match in re.finditer(pattern, text, re.MULTILINE))
+    pattern = rf"^[ \t]*(?:from|import)[ \t]+{re.escape(name)}(?:\.(\w+)|[ \t]+import[ \t]*(\([^)]*\)|[^\n]*))"
+    listed = (match[1] or match[2] for match in re.finditer(pattern, text, re.MULTILINE))
+    found = (one for names in listed for one in re.findall(r"\w+", names))
     return any(disk.has(folder, one) or disk.has(folder, f"{one}.py") for one in found)

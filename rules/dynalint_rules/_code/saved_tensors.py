@@ -69,7 +69,7 @@ def _read_in(scope: Scope, node: ast.expr, handed: bool) -> Iterator[ast.Name | 
         if (part is node and not handed) or (isinstance(parent, ast.Attribute) and _is_own_attribute(scope, parent)):
             continue
         named = isinstance(part, ast.Name) or (isinstance(part, ast.Attribute) and _is_own_attribute(scope, part))
-        if named and isinstance(part, ast.Name | ast.Attribute) and not k.is_number(scope.kind(part)):
+        if isinstance(part, ast.Name | ast.Attribute) and named and not k.is_number(scope.kind(part)):
             yield part
 
 

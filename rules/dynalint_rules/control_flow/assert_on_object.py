@@ -39,13 +39,17 @@ class AssertOnObject(Rule):
     def fix(self, event: Assertion, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Convert the condition to a bool first, which Dynamo can do."""
         scope = Scope.of(event, project)
+        if "bool" in event.function.locals or "bool" in event.function.module.bindings:
+            return Declined("the name `bool` refers to something else here; compare the object instead")
         edits = rw.written(scope.file, (event.node, lambda node: rw.call("bool", node)))
         return Rewrite("Convert the condition to a bool", "safe", edits)
 
 
 def _instead(event: Assertion) -> str:
-    text = ast.unparse(event.node)
-    return f"len({text}) > 0" if isinstance(event.kind, k.Sequence | k.Dictionary) else f"{text} is not None"
+    text, members = ast.unparse(event.node), [one for one in event.kind.members if one != k.NONE]
+    if all(isinstance(one, k.Sequence | k.Dictionary) for one in members):
+        return f"{text} and len({text}) > 0" if len(members) < len(event.kind.members) else f"len({text}) > 0"
+    return f"{text} is not None"
 
 
 def _is_object(kind: k.Kind, project: Project) -> bool:

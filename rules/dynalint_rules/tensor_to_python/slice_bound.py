@@ -88,7 +88,8 @@ def _indexed(scope: Scope, event: Event) -> Rewrite | None:
     conditions += [f"{scope.quote(one)} has at most one dimension" for one in unsure]
     stores = isinstance(event.node.ctx, ast.Store)
     title = "Set the elements with a mask" if stores else "Read the elements by an index"
-    return Rewrite(title, "conditional", rw.written(scope.file, *changes), tuple(conditions), scope.imports)
+    edits = rw.written(scope.file, *changes)
+    return Rewrite(title, "conditional", edits, tuple(dict.fromkeys(conditions)), scope.imports)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:

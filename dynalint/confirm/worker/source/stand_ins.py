@@ -42,7 +42,7 @@ def told() -> str:
 def tolerating(act: Callable[[], _T], own: str = "") -> _T:
     """Do something that imports modules, again with a stand-in for each package that is missing.
 
-    If this does not help, raise the first error, and leave nothing behind. The module `own` gets no stand-in.
+    If this does not help, withdraw the stand-ins and raise the first error. The module `own` gets no stand-in.
     """
     before, first = set(_absent), None
     while True:
@@ -151,7 +151,10 @@ def _check(name: str) -> None:
     top = name.partition(".")[0]
     if top in _absent:
         raise ModuleNotFoundError(f"No module named {top!r}", name=top)
-    owner, _, part = next(one for one in _absent if f"{name}.".startswith(f"{one}.")).rpartition(".")
+    lost = next((one for one in _absent if f"{name}.".startswith(f"{one}.")), None)
+    if lost is None:  # it was withdrawn, but a module that was imported in the meantime has it
+        raise ModuleNotFoundError(f"No module named {top!r}", name=top)
+    owner, _, part = lost.rpartition(".")
     raise ImportError(f"cannot import name {part!r} from {owner!r}")
 
 

@@ -24,6 +24,7 @@ from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.truth import truth_of
+from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.text import atom
 
 _TITLE = "Set the elements on every call, to themselves if the test is false"
@@ -81,7 +82,10 @@ def _is_store(scope: Scope, statement: ast.stmt) -> bool:
 def is_fixed(scope: Scope, target: ast.Subscript) -> bool:
     """Return whether an item is at a place that Python knows. A tensor may only be valid where the test is true."""
     parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-    return all(isinstance(one, ast.Slice | ast.Constant) or k.is_number(scope.kind(one)) for one in parts)
+    slices = [one for one in parts if isinstance(one, ast.Slice)]
+    places = [one for one in parts if not isinstance(one, ast.Slice | ast.Constant)]
+    places += [bound for one in slices for bound in (one.lower, one.upper, one.step) if bound is not None]
+    return all(is_whole(scope.kind(one)) for one in places)
 
 
 def is_written_anyway(scope: Scope, target: ast.Subscript, value: ast.expr) -> bool:

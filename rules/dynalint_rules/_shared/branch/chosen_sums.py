@@ -54,8 +54,11 @@ def rewrite_sums(scope: Scope, statement: ast.If) -> Rewrite | None:
     truths = [truth_of(scope, one.test) for one in branches]
     # The sum has the sign of the first branch.
     target, first, last = scope.text(sums[0].target), sums[0], sums[-1]
-    # A number does not decide the dtype of a sum, but the tensor that `torch.where` makes of it may.
-    whole = any(_is_float_number(scope, one.value) for one in sums)
+    # A number does not decide the dtype of a sum, but the tensor that `torch.where` makes of it may. An unsigned
+    # integer has no negation.
+    whole = any(_is_float_number(scope, one.value) for one in sums) or not _are_of_one_kind(scope, sums)
+    if whole and not _is_float(scope, first):
+        return None
     chosen = (_sum(scope, last) if whole else _signed(scope, last, first)) if others else target if whole else "0"
     for truth, one in reversed([*zip(truths, sums, strict=False)]):
         value = _sum(scope, one) if whole else _signed(scope, one, first)
@@ -70,6 +73,19 @@ def rewrite_sums(scope: Scope, statement: ast.If) -> Rewrite | None:
 def _is_float_number(scope: Scope, value: ast.expr) -> bool:
     kind = scope.kind(value)
     return k.is_number(kind) and any(getattr(one, "type", "") != "int" for one in kind.members)
+
+
+def _are_of_one_kind(scope: Scope, sums: list[ast.AugAssign]) -> bool:
+    """Return whether the operands are all numbers, or all tensors that can be negated if the signs differ."""
+    numbers = [k.is_number(scope.kind(one.value)) for one in sums]
+    signs = {type(one.op) for one in sums}
+    floats = (getattr(scope.tensor(one.value), "dtype", None) == "float" for one in sums)
+    return all(numbers) or (not any(numbers) and (len(signs) == 1 or all(floats)))
+
+
+def _is_float(scope: Scope, one: ast.AugAssign) -> bool:
+    tensor = scope.tensor(one.target.value) if isinstance(one.target, ast.Subscript) else None
+    return tensor is not None and tensor.dtype == "float"
 
 
 def _sum(scope: Scope, one: ast.AugAssign) -> str:

@@ -69,7 +69,8 @@ def _choice(scope: Scope, statement: ast.If) -> _Choice | None:
     first = statement.body[0]
     value = _taken(first)
     following = next(iter(around(scope.parents, statement)[1]), None)
-    if len(statement.body) != 1 or len(statement.orelse) > 1 or value is None or following is None:
+    simple = isinstance(following, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr)
+    if len(statement.body) != 1 or len(statement.orelse) > 1 or value is None or not simple or following is None:
         return None
     target, source = value[0], _source(scope, value[1])
     if source is None:
@@ -92,11 +93,12 @@ def _taken(statement: ast.stmt | None) -> tuple[str, ast.expr] | None:
 
 def _source(scope: Scope, value: ast.expr) -> ast.Name | None:
     """Return the tensor that `x[mask]`, `x[:n]`, `x.topk(n)` or `torch.topk(x, n)` takes elements from, or None."""
-    if isinstance(value, ast.Attribute) or (isinstance(value, ast.Subscript) and isinstance(value.value, ast.Call)):
-        value = value.value  # `.values` or `[0]`
+    match value:
+        case ast.Attribute(call, "values") | ast.Subscript(ast.Call() as call, ast.Constant(0)):
+            value = call
     if isinstance(value, ast.Call) and callee(scope, value) in _TOPK:
         method = callee(scope, value).startswith("Tensor.") and isinstance(value.func, ast.Attribute)
-        source = value.func.value if method and isinstance(value.func, ast.Attribute) else value.args[0]
+        source = value.func.value if method and isinstance(value.func, ast.Attribute) else next(iter(value.args), None)
     else:
         source = value.value if isinstance(value, ast.Subscript) else value
     return source if isinstance(source, ast.Name) else None

@@ -21,7 +21,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import makes_tensor
-from dynalint_rules._code.names import around, has_one_value, loads, only_value, parameters, statement_of, stores
+from dynalint_rules._code.names import around, has_one_value, is_shared, loads, only_value, parameters, statement_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.number.flow import NumberFlow
@@ -128,8 +128,8 @@ def _name_for_mask(scope: Scope, names: tuple[str, ...]) -> str:
 
 
 def is_bound_once(scope: Scope, name: str) -> bool:
-    """Return whether exactly one statement assigns to a name."""
-    return len(list(stores(scope, name))) == 1 and name not in parameters(scope)
+    """Return whether exactly one statement assigns to a local name, and none deletes it."""
+    return has_one_value(scope, name) and name not in parameters(scope) and not is_shared(scope, name)
 
 
 def _is_kept(scope: Scope, name: str) -> bool:
@@ -149,6 +149,7 @@ def _is_used_next(scope: Scope, statement: ast.Assign, names: tuple[str, ...]) -
     uses = [load for name in names for load in loads(scope, name)]
     following = next(iter(around(scope.parents, statement)[1]), None)
     sets = isinstance(following, ast.Assign) and k.is_number(scope.kind(following.value))
+    sets = sets and isinstance(following, ast.Assign) and is_pure(scope, following.value)
     return sets and len(uses) == 1 and statement_of(scope, uses[0]) is following
 
 

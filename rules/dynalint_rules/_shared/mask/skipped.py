@@ -64,7 +64,7 @@ def _with_empty_slice(scope: Scope, statement: ast.If) -> Rewrite | None:
     stores = [one for one in rest if isinstance(one, ast.Assign) and one not in inside]
     if not stores or len(inside) + len(stores) < len(rest):
         return None
-    if not all(_is_empty_if(statement.test, one.targets[0]) and len(one.targets) == 1 for one in stores):
+    if not all(_is_empty_if(scope, statement.test, one.targets[0]) and len(one.targets) == 1 for one in stores):
         return None
     computed = [one.value for one in (*inside, *stores)]
     if any(_may_fail(scope, one) for one in computed):
@@ -73,8 +73,11 @@ def _with_empty_slice(scope: Scope, statement: ast.If) -> Rewrite | None:
     return finished(scope, TITLE, rw.written(scope.file, (statement, [])), [NO_RAISE])
 
 
-def _is_empty_if(test: ast.expr, target: ast.expr) -> bool:
-    """Return whether a test compares the bounds of a slice, or of its mask, which is empty if they are equal."""
+def _is_empty_if(scope: Scope, test: ast.expr, target: ast.expr) -> bool:
+    """Return whether a test compares the bounds of a tensor's slice, or of its mask, which equal ones make empty."""
+    tensor = scope.tensor(target.value) if isinstance(target, ast.Subscript) else None
+    if tensor is None or tensor.array:
+        return False
     match test:
         case ast.Compare(left, [ast.Eq()], [right]):
             bounds = sorted((ast.dump(left), ast.dump(right)))

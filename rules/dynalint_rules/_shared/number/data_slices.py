@@ -32,7 +32,9 @@ def fixed_slices(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice])
 
     If there are two, or another is an index or a mask that an earlier rewrite has made, they are beside each other.
     """
-    parts, reads = parts_of(node), isinstance(node.ctx, ast.Load)
+    tensor, parts, reads = scope.tensor(node.value), parts_of(node), isinstance(node.ctx, ast.Load)
+    if tensor is None or tensor.array or not isinstance(node.value, ast.Name | ast.Attribute | ast.Subscript):
+        return None
     made = [one for one in parts if (_is_index(scope, one) if reads else _is_mask(scope, one))]
     places = sorted(parts.index(one) for one in (*slices, *made))
     others = [one for one in parts if one not in made and not isinstance(one, ast.Slice)]
@@ -68,7 +70,8 @@ def _filled(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], mask
         texts[first] = f"({texts[first]})[:, None] & ({texts[second]})"
         parts.remove(second)
     lines.append(f"{taken}[{', '.join(texts[one] for one in parts)}] = {scope.text(stored)}")
-    conditions = [f"{' and '.join(map(scope.quote, bounds))} {'are' if len(bounds) > 1 else 'is'} not negative"]
+    shown = [*dict.fromkeys(map(scope.quote, bounds))]
+    conditions = [f"{' and '.join(shown)} {'are' if len(shown) > 1 else 'is'} not negative"]
     if not k.is_number(scope.kind(stored)):
         conditions.append(f"{scope.quote(stored)} has the dtype of {scope.quote(node.value)}")
     assert isinstance(statement, ast.Assign)
@@ -77,6 +80,9 @@ def _filled(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], mask
 
 def _read(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], made: list[ast.expr]) -> Changes | None:
     """Return the changes to a read of as many elements on every call, and the conditions, or None."""
+    used = scope.parents.get(node)
+    if isinstance(used, ast.Attribute) and used.attr.endswith("_") and not used.attr.endswith("__"):
+        return None  # it is changed in place, and an index makes a copy
     taken, conditions = scope.text(node.value), [unmodified(scope, node)]
     texts = {one: scope.text(one) for one in made}
     for part in slices:

@@ -12,6 +12,7 @@ from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.text import atom
 
 # Methods and attributes of a tensor that keep its sizes, possibly in another order.
+_PLAIN = (ast.Name, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)
 _SAME_SIZES = frozenset("T mT t transpose detach clone contiguous float to type_as".split())
 
 
@@ -98,7 +99,8 @@ def size_from(scope: Scope, start: ast.expr | None, end: ast.expr | None) -> ast
     if len(sizes) != 1 or not is_whole(scope.kind(sizes[0])):
         return None
     later = {one.id for one in walk(sizes[0]) if isinstance(one, ast.Name)} if named else set[str]()
-    return sizes[0] if all(has_one_value(scope, name) for name in later) else None
+    fixed = not named or all(isinstance(one, _PLAIN) for one in walk(sizes[0]))
+    return sizes[0] if fixed and all(has_one_value(scope, name) for name in later) else None
 
 
 def rolled(scope: Scope, call: ast.Call, shift: ast.expr) -> list[rw.Change] | None:

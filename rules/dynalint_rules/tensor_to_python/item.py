@@ -18,6 +18,7 @@ from dynalint_rules._shared.number.python_numbers import rewrite_in_python
 from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.row_stores import filled_at_once
 from dynalint_rules._shared.number.stacked import stacked
+from dynalint_rules._shared.number.takers import EXTREMES
 
 
 class ItemOfTensor(Rule):
@@ -51,28 +52,29 @@ class ItemOfTensor(Rule):
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     """Replace `.item()` with `.detach()` if every use of the number accepts a 0-dim tensor.
 
-    Other reads in the same test are replaced, too, because the test can only be rewritten without any.
+    Other reads in the same test, `min` or `max` are replaced, too, because it can only be rewritten without any.
     """
     tensor = k.only_tensor(scope.kind(source))
     is_array = tensor is not None and tensor.array
     text, flow = _tensor_of(scope, node, source)
-    changes: list[rw.Change] = [(node, text)]
-    for other, its_source in _others_in_test(scope, node):
+    changes: list[rw.Change] = []
+    together = NumberFlow()
+    for read, its_source in sorted([(node, source), *_others_beside(scope, node)], key=_position):
         try:
-            its_text, its_flow = _tensor_of(scope, other, its_source)
+            its_text, its_flow = (text, flow) if read is node else _tensor_of(scope, read, its_source)
         except Refusal:
             continue
-        changes.append((other, its_text))
-        flow.add(its_flow)
+        changes.append((read, its_text))
+        together.add(its_flow)
     kept = "Use `torch.as_tensor(...)`" if is_array else "Use `.detach()`" if ".detach()" in text else "Use the tensor"
     return Rewrite(
         f"{kept} instead of `.item()` to keep the 0-dim tensor",
-        flow.safety,
-        rw.written(scope.file, *changes, *flow.edits),
-        flow.clauses,
-        imports=scope.imports if is_array else flow.imports,
+        together.safety,
+        rw.written(scope.file, *changes, *together.edits),
+        together.clauses,
+        imports=scope.imports if is_array else together.imports,
         # A buffer that is changed in place may now be a factor in a product.
-        leaves=(*flow.leaves, *(("DYN505",) if tensor is not None and tensor.origin == "buffer" else ())),
+        leaves=(*together.leaves, *(("DYN505",) if tensor is not None and tensor.origin == "buffer" else ())),
     )
 
 
@@ -90,14 +92,23 @@ def _tensor_of(scope: Scope, node: ast.Call, source: ast.expr) -> tuple[str, Num
     return text, flow
 
 
-def _others_in_test(scope: Scope, node: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
-    """Return the other calls of `.item()` in the test of an `if`, each with its tensor."""
+def _position(read: tuple[ast.Call, ast.expr]) -> tuple[int, int]:
+    return read[0].end_lineno or 0, read[0].end_col_offset or 0
+
+
+def _others_beside(scope: Scope, node: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
+    """Return the other calls of `.item()` in the test of an `if`, or in a `min` or `max`, each with its tensor."""
     top: ast.expr = node
-    while isinstance(parent := scope.parents[top], ast.BoolOp | ast.UnaryOp | ast.Compare):
+    outer: ast.expr | None = None
+    while isinstance(parent := scope.parents[top], ast.BoolOp | ast.UnaryOp | ast.Compare | ast.BinOp | ast.Call):
+        if isinstance(parent, ast.Call):
+            if callee(scope, parent) not in EXTREMES:
+                break
+            outer = parent
         top = parent
-    if not isinstance(parent, ast.If) or parent.test is not top:
-        return []
-    reads = [one for one in walk(top) if isinstance(one, ast.Call) and one is not node]
+    if isinstance(parent, ast.If) and parent.test is top:
+        outer = top
+    reads = [one for one in walk(outer) if isinstance(one, ast.Call) and one is not node] if outer is not None else []
     return [
         (one, one.func.value)
         for one in reads

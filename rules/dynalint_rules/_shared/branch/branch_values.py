@@ -216,7 +216,7 @@ def flow_of_sum(scope: Scope, name: str, sides: Sequence[BranchValue], assigned:
     Raises:
         Refusal: If code that runs when nothing was added needs a number or a tensor, or asks which of them it is.
     """
-    refuse_asked(scope, name)
+    _refuse_asked(scope, name)
     flow = flow_of_numbers(scope, sides, reads_of_number(scope, name, assigned))
     loop = next((one for one in lineage(scope, assigned[0]) if isinstance(one, ast.For)), None)
     if flow.leaves or (flow.edits and not (loop is not None and _surely_runs(scope, loop.iter))):
@@ -224,7 +224,30 @@ def flow_of_sum(scope: Scope, name: str, sides: Sequence[BranchValue], assigned:
     return flow
 
 
-def refuse_asked(scope: Scope, name: str) -> None:
+def start_conditions(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
+    """Return the conditions for sums that start with a number, which nothing may be added to.
+
+    Raises:
+        Refusal: If code asks whether something was added.
+    """
+    started = {_first_term(one.node) for one in sides if one.node is not None}
+    conditions: list[str] = []
+    for side in sides:
+        if side.node is None and side.name in started and any(k.is_number(one) for one in side.kind.members):
+            _refuse_asked(scope, side.name)
+            conditions.append(f"other code accepts `{side.name}` as a 0-dim tensor if nothing is added to it")
+    return conditions
+
+
+def _first_term(node: ast.expr) -> str:
+    """Return the name that a sum or difference starts with, or an empty string if there is none."""
+    first = node
+    while isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add | ast.Sub):
+        first = first.left
+    return first.id if isinstance(first, ast.Name) and first is not node else ""
+
+
+def _refuse_asked(scope: Scope, name: str) -> None:
     """Ensure that no code asks whether something was added to a number.
 
     Raises:

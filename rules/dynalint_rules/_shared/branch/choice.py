@@ -142,7 +142,9 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
         if as_tensor(side.kind) is not None:
             conditions += tensor_again_conditions(scope, side.node) if side.node is not None else []
             continue
-        if k.is_number(side.kind) and any(_takes_number(other.kind, side.kind) for other in sides):
+        numbers = [one for one in side.kind.members if k.is_number(one)]
+        scalars = all(one in numbers or _has_no_dimensions(one) for one in side.kind.members)
+        if numbers and scalars and any(_takes_numbers(other.kind, numbers) for other in sides):
             conditions.append(f"{_shown(scope, side)} may be a tensor without dimensions")
             continue
         if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or _divides(side):
@@ -151,11 +153,17 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     return conditions
 
 
-def _takes_number(kind: k.Kind, number: k.Kind) -> bool:
-    """Return whether a value is a tensor without dimensions whose dtype can represent a number."""
+def _takes_numbers(kind: k.Kind, numbers: Sequence[k.Kind]) -> bool:
+    """Return whether a value is a tensor without dimensions whose dtype can represent the numbers."""
     tensor = as_tensor(kind)
-    whole = all(isinstance(one, k.Value) and one.type == "int" for one in number.members)
-    return tensor is not None and tensor.rank == 0 and tensor.dtype in (None, "float", *(["int"] if whole else []))
+    whole = all(isinstance(one, k.Value) and one.type == "int" for one in numbers)
+    dtypes = (None, "float", "int") if whole else (None, "float")
+    return tensor is not None and tensor.rank == 0 and tensor.dtype in dtypes
+
+
+def _has_no_dimensions(kind: k.Kind) -> bool:
+    tensor = as_tensor(kind)
+    return tensor is not None and tensor.rank == 0
 
 
 def _divides(side: BranchValue) -> bool:

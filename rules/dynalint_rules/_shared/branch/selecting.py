@@ -38,7 +38,7 @@ from dynalint_rules._shared.branch.branch_values import (
     gradient_conditions,
     reads_of,
     reads_of_number,
-    refuse_asked,
+    start_conditions,
 )
 from dynalint_rules._shared.branch.choice import (
     TITLE,
@@ -220,8 +220,7 @@ class Writer:
         elif tensor is None or (tensor.rank != 0 if whole is None else replaced):
             return None
         elif whole is None:
-            refuse_asked(scope, name)
-            self.conditions.append(f"other code accepts `{name}` as a 0-dim tensor if nothing is added to it")
+            self.conditions += start_conditions(scope, [BranchValue(None, kind, name), BranchValue(total, added)])
         self.conditions += FOR_TENSORS
         texts = ["0", "0"]
         texts[index] = self._operand(total.right, self._rendered(total.right, index), index)
@@ -239,7 +238,7 @@ class Writer:
         return f"{sign}= {held_together(text)}"
 
     def _require_tensors(self, sides: Sequence[BranchValue], target: str | None) -> None:
-        self.conditions += require_tensors(self.scope, sides)
+        self.conditions += [*require_tensors(self.scope, sides), *start_conditions(self.scope, sides)]
         refuse_other_sizes(self.scope, sides)
         self.conditions += FOR_TENSORS
         self.conditions += alias_conditions(self.scope, sides, target, self.chain.head)

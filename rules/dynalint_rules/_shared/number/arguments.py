@@ -16,7 +16,7 @@ from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.flow import Follower, NumberFlow
 from dynalint_rules._shared.number.single_index import rolled
-from dynalint_rules._shared.number.takers import COMPARING, IN_TORCH, TAKES_EITHER, WHOLE
+from dynalint_rules._shared.number.takers import COMPARING, EXTREMES, IN_TORCH, TAKES_EITHER, WHOLE
 
 _CLAMPING = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in ("clamp", "clip"))
 _FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
@@ -34,7 +34,7 @@ class CallFollower(Follower):
         name = callee(self.scope, call)
         position = next((at for at, argument in enumerate(call.args) if argument is node), None)
         keyword = next((one.arg for one in call.keywords if one.value is node), None)
-        if name in ("builtins.max", "builtins.min") and position is not None and len(call.args) > 1:
+        if name in EXTREMES and position is not None and len(call.args) > 1:
             self._extreme(call, node, position, dtype)
         elif name == "builtins.abs":
             self.climb(call, dtype)
@@ -131,11 +131,23 @@ class CallFollower(Follower):
         self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
 
     def _clamped(self, call: ast.Call, node: ast.expr) -> None:
-        """Rewrite `max(t, 1)` as `t.clamp(min=1)`, which is equivalent and always returns a tensor."""
-        if len(call.args) == 2:
-            other = call.args[0] if call.args[1] is node else call.args[1]
-            bound = {"min" if callee(self.scope, call) == "builtins.max" else "max": rw.kept(self.scope.file, other)}
-            self.flow.edits.append((call, rw.method(rw.kept(self.scope.file, node), "clamp", **bound)))
+        """Rewrite `max(t, 1)` as `t.clamp(min=1)`, which is equivalent and always returns a tensor.
+
+        `max(t.item(), u.item())`, in which both reads are replaced at the same time, becomes `torch.maximum(t, u)`.
+        """
+        if len(call.args) != 2:
+            return
+        other = call.args[0] if call.args[1] is node else call.args[1]
+        bound, function = ("min", "maximum") if callee(self.scope, call) == "builtins.max" else ("max", "minimum")
+        if self._reads(node) and self._reads(other):
+            self.flow.edits.append((call.func, rw.name(f"{self.scope.torch}.{function}")))
+            self.flow.imports = self.scope.imports
+        else:
+            limit = {bound: rw.kept(self.scope.file, other)}
+            self.flow.edits.append((call, rw.method(rw.kept(self.scope.file, node), "clamp", **limit)))
+
+    def _reads(self, node: ast.expr) -> bool:
+        return any(isinstance(one, ast.Call) and callee(self.scope, one) == "Tensor.item" for one in walk(node))
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Check the expression that uses `node`, and the places where its result is used."""

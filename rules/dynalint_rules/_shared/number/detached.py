@@ -10,7 +10,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.memory import changed_in_place, is_own, makes_tensor
 from dynalint_rules._code.names import loads, statement_of
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.number.takers import COMPARING
+from dynalint_rules._shared.number.takers import COMPARING, EXTREMES
 from dynalint_rules._shared.text import atom
 
 # Methods whose results do not share memory with the receiver.
@@ -101,7 +101,8 @@ def _is_used_up(scope: Scope, read: ast.expr) -> bool:
     """Return whether the value is only used to create a tensor. Autograd may save a value combined with tensors."""
     parent = scope.parents[read]
     if isinstance(parent, ast.Call):
-        return callee(scope, parent) in ("torch.where", "torch.full")
+        name = callee(scope, parent)
+        return name in ("torch.where", "torch.full") or (name in EXTREMES and len(parent.args) == 2)
     if not isinstance(parent, ast.BinOp):
         return False
     return k.is_number(scope.kind(parent.right if parent.left is read else parent.left))

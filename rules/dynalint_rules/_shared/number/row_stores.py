@@ -16,10 +16,10 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import loads, within
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.number.takers import EXTREMES
 
 # Between the line lengths of common formatters and the longer lines of larger projects.
 _LONGEST_LINE = 100
-_EXTREMES = {"builtins.min", "builtins.max"}
 
 
 def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
@@ -115,7 +115,7 @@ def element_of_rows(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> a
     elif callee(scope, call) == "builtins.range" and isinstance(loop.target, ast.Name) and loop.target.id == row:
         inside = list(walk(call.args[0]))
         called = {callee(scope, node) for node in inside if isinstance(node, ast.Call)}
-        if any(isinstance(node, ast.BinOp | ast.IfExp) for node in inside) or called & _EXTREMES:
+        if any(isinstance(node, ast.BinOp | ast.IfExp) for node in inside) or called & EXTREMES:
             return None  # it may not visit every row
         element = _read(scope, bound)
         if isinstance(element, ast.Subscript) and isinstance(element.slice, ast.Name) and element.slice.id == row:

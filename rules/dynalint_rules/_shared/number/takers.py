@@ -5,6 +5,8 @@ from __future__ import annotations
 _COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal", "not_equal")
 _ARITHMETIC = ("add", "sub", "mul", "div", "remainder", "fmod")
 
+EXTREMES = frozenset({"builtins.min", "builtins.max"})
+
 COMPARING = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in _COMPARISONS)
 """Functions whose result is a bool tensor, whatever dtype the number has."""
 

@@ -193,6 +193,8 @@ def fix(
     practical = workspace.settings.equivalence == "practical"
     tests = None if command is None else suite(workspace, checked.lint, checked.linted, command, progress)
     try:
+        if tests is not None:
+            tests.try_command()
         with verifier(workspace, checked.lint, progress, practical=practical) as run:
             compare = (run if tests is None else tests.remembering(run)) if verify else None
             result = fixed(verify=compare)

@@ -41,6 +41,7 @@ class Suite:
                 self._note(one)
         self._suspects: set[str] = set()
         self._memory: dict[int, list[Verification]] = {}
+        self._before: SuiteRun | None = None
 
     def _note(self, one: Linted) -> None:
         """Record the functions that a fix changes, both by the finding's position and by its function."""
@@ -58,6 +59,15 @@ class Suite:
         self._at.setdefault((finding.path, finding.line), set()).update(functions)
         self._named.setdefault((finding.path, finding.function), set()).update(functions)
 
+    def try_command(self) -> None:
+        """Find out whether the command can run, before anything is verified. Under pytest, only collect the tests.
+
+        Raises NotTestedError and WorkerError like `kept`.
+        """
+        tried = self._run({}, [], _MOST_SECONDS)
+        self._check(tried, tried.collected)
+        self._before = None if tried.under_pytest else tried
+
     def kept(self, result: FixResult, again: Again, verify: Verifier | None) -> FixResult:
         """Return the part of `result` that is accepted. `again` repeats the rounds of fixing with a different verifier.
 
@@ -67,8 +77,8 @@ class Suite:
         """
         if not result.fixed:
             return result
-        before = self._run({}, None, _MOST_SECONDS)
-        self._check(before)
+        before = self._before or self._run({}, None, _MOST_SECONDS)
+        self._check(before, len(before.passed) + len(before.failed))
         for _ in range(_MOST_TURNS):
             texts = {file.source.path: file.data for file in result.files}
             failing = self._newly_failing(before, texts, self._relevant(before, result))
@@ -94,12 +104,15 @@ class Suite:
 
         return verified
 
-    def _check(self, before: SuiteRun) -> None:
-        """Raise NotTestedError if a run without fixes cannot serve as a baseline."""
+    def _check(self, before: SuiteRun, tests: int) -> None:
+        """Raise NotTestedError if a run without fixes cannot serve as a baseline. `tests` is how many it has."""
         said = f" ({before.said})" if before.said else ""
-        if before.under_pytest and not before.passed and not before.failed:
+        if before.under_pytest and not tests:
             ended = f"it exited with status {before.status}"
             why = "no tests were collected" if before.status in (0, _NO_TESTS) else ended
+            if before.failed:
+                file, reason = min(before.failed.items())
+                why = f"{file} cannot be imported ({reason})"
             raise NotTestedError(f"`{self._command.command}` did not run any tests: {why}{said}")
         if not before.under_pytest and before.status:
             raise NotTestedError(

@@ -39,6 +39,7 @@ class SuiteRun:
     `status` is the command's exit status, and `said` is the last line that it printed. If `under_pytest` is true,
     pytest reported the individual tests. Otherwise, the command counts as a single test. `spent` is in seconds.
     `sandboxed` indicates whether the tests ran in a sandbox. `stopped` is the test that did not finish, if any.
+    `collected` is how many tests pytest found, including those that it was not asked to run.
     """
 
     passed: frozenset[str]
@@ -50,6 +51,7 @@ class SuiteRun:
     spent: float
     sandboxed: bool
     stopped: str = ""
+    collected: int = 0
 
 
 class SuiteCommand:
@@ -156,6 +158,8 @@ def _with_events(run: SuiteRun, events: Iterable[Any]) -> SuiteRun:
         match event:
             case ["pytest", str()]:
                 run = replace(run, under_pytest=True)
+            case ["collected", int(number)]:
+                run = replace(run, collected=number)
             case ["uncollected", str(name), str(reason)]:
                 failed[name] = reason
             case ["begins", str(name)]:

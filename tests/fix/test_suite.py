@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_process import in_process
+
 pytestmark = [pytest.mark.dynamo, pytest.mark.long, pytest.mark.timeout(900)]
 
 Fix = Callable[..., subprocess.CompletedProcess[str]]
@@ -161,6 +163,17 @@ def test_what_cannot_judge_is_one_sentence_and_nothing_is_fixed(project: Path, c
     assert "Traceback" not in ran.stderr
     assert (project / "pkg" / "model.py").read_text() == MODEL
     (project / "pkg" / "model.py").write_text(before)
+
+
+def test_a_command_that_cannot_run_is_told_before_anything_is_verified(
+    tmp_path: Path, sandboxed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, "import no_such_package\n")
+    monkeypatch.setattr("dynalint.engine.fix_findings", lambda *_, **__: pytest.fail("it was verified before"))
+    command = ["fix", "--select", "DYN1", "--python", sys.executable, "--test", "pytest -q tests", "pkg"]
+    ran = in_process(command, tmp_path, dict(os.environ))
+    assert ran.returncode == 2, ran.stderr
+    assert "did not run any tests: tests/test_model.py cannot be imported (ModuleNotFoundError: No module" in ran.stderr
 
 
 def test_a_plugin_that_the_sandbox_keeps_from_starting_is_left_out(tmp_path: Path, sandboxed: None) -> None:

@@ -111,7 +111,8 @@ def _unless_denied(hook: Any, plugins: pytest.PytestPluginManager) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect all tests except those in `only`, if it is given."""
+    """Report how many tests there are, and deselect all except those in `only`, if it is given."""
+    _write("collected", len(items))
     if _SETTINGS["only"] is not None:
         only = set(_SETTINGS["only"])
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in only])
@@ -169,7 +170,7 @@ def _message(raised: pytest.ExceptionInfo[BaseException]) -> str:
 
 
 def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2][:_LONGEST]
+    return text.strip().rpartition("\n")[2].removeprefix("E ").strip()[:_LONGEST]
 
 
 def _seed() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, Literal
 
 import pytest
 from torch import nn
 
 from dynalint.confirm.worker.inputs.constructors import constructions
+from dynalint.confirm.worker.inputs.guessed_values import PassThrough
 
 pytestmark = pytest.mark.dynamo
 
@@ -74,6 +76,12 @@ class PassesNothingOn(NeedsMore):
         super().__init__()
 
 
+class Grouped(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.norm = nn.GroupNorm(32, channels)
+
+
 @pytest.mark.parametrize(
     "cls",
     [
@@ -83,6 +91,7 @@ class PassesNothingOn(NeedsMore):
         Makes,
         MakesNorm,
         Bounded,
+        Grouped,
     ],
 )
 def test_the_error_leads_to_arguments_that_work(cls: type) -> None:
@@ -137,3 +146,42 @@ class Changes(nn.Module):
 def test_an_instance_does_not_see_what_another_did_to_its_arguments() -> None:
     make, _ = next(constructions(Changes))
     assert make().count == make().count
+
+
+class Rule(abc.ABC):
+    @abc.abstractmethod
+    def apply(self, x: Any, scale: float) -> Any: ...
+
+
+class Scaling(Rule):
+    def apply(self, x: Any, scale: float) -> Any:
+        return x * scale
+
+
+class Unknown(abc.ABC):
+    @abc.abstractmethod
+    def apply(self, x: Any, scale: float) -> Any: ...
+
+
+class Applies(nn.Module):
+    def __init__(self, rule: Rule, other: Unknown):
+        super().__init__()
+        self.rule, self.other = rule, other
+
+
+def test_an_abstract_class_is_replaced_by_one_that_is_not() -> None:
+    made, _ = built(Applies)
+    assert isinstance(made.rule, Scaling)
+    assert isinstance(made.other, Unknown)
+    assert made.other.apply(3, 0.5) == 3
+
+
+def test_a_module_that_is_not_known_accepts_any_call() -> None:
+    class Calls(nn.Module):
+        def __init__(self, encoder: nn.Module):
+            super().__init__()
+            self.encoder = encoder
+
+    make, _ = next(constructions(Calls))
+    assert make().encoder(1, 2, mask=None) == 1
+    assert isinstance(make().encoder, PassThrough)

@@ -400,6 +400,25 @@ def test_what_is_none_by_default_is_given_if_the_code_needs_it() -> None:
     assert "reference" not in found.text
 
 
+def test_a_model_may_be_an_argument_of_a_call() -> None:
+    def penalty(subject, x):
+        subject.train()
+        return subject(x).sum()
+
+    (model, x), _ = find_call(penalty, "cpu", 10).call
+    assert isinstance(model, torch.nn.Module)
+    assert isinstance(x, torch.Tensor)
+
+
+def test_an_option_that_the_message_names_is_given() -> None:
+    def stepped(x: torch.Tensor, condition: Any = None, scale: Any = None, timestep: Any = None) -> torch.Tensor:
+        if timestep is None:
+            raise ValueError("a timestep must be given")
+        return x * timestep
+
+    assert find_call(stepped, "cpu", 10).call[1].keys() == {"timestep"}
+
+
 def test_two_pictures_of_different_scale_are_brought_together() -> None:
     (low, high), _ = find_call(Pyramid(), "cpu", 30).call
     assert [2 * side for side in low.shape[2:]] == list(high.shape[2:])
@@ -611,19 +630,6 @@ def test_shapes_in_parentheses_follow_names_without_a_colon() -> None:
     assert (located.dim(), located.shape[2], located.shape[:2]) == (3, 4, classes.shape)
 
 
-class Criterion(nn.Module):
-    """Boxes have four coordinates, and the loss has a weight for each class."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("weight", torch.ones(9))
-
-    def forward(self, scores, boxes):
-        x, y, w, h = boxes.unbind(-1)
-        labels = torch.zeros(scores.shape[0], scores.shape[2], dtype=torch.int64)
-        return F.cross_entropy(scores, labels, self.weight) + (x + y + w + h).mean()
-
-
 class Clips(nn.Module):
     def forward(self, clips):
         if clips.dim() != 5:
@@ -631,15 +637,16 @@ class Clips(nn.Module):
         return clips.mean(2)
 
 
-@pytest.mark.parametrize(
-    ("made", "shapes"),
-    [(Criterion, [(5, 9, 16), (5, 4)]), (Clips, [(5, 16, 4, 16, 16)])],
-)
-def test_what_is_unpacked_weighted_or_stated_tells_the_shape(
-    made: type[nn.Module], shapes: list[tuple[int, ...]]
-) -> None:
-    args, _ = find_call(made(), "cpu", 30).call
-    assert [tuple(one.shape) for one in args] == shapes
+class Sides(nn.Module):
+    def forward(self, boxes):
+        x, y, w, h = boxes.unbind(-1)
+        return (x + y + w + h).mean()
+
+
+@pytest.mark.parametrize(("cls", "shape"), [(Sides, (5, 4)), (Clips, (5, 16, 4, 16, 16))])
+def test_what_is_unpacked_or_stated_tells_the_shape(cls: type[nn.Module], shape: tuple[int, ...]) -> None:
+    (given,), _ = find_call(cls(), "cpu", 30).call
+    assert tuple(given.shape) == shape
 
 
 class Tagging(nn.Module):

@@ -51,7 +51,7 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
         most = len(tried) + _BY_DIVISOR if settled else ATTEMPTS
         while waiting and len(tried) < min(most, ATTEMPTS):
             arguments, size = waiting.pop(0)
-            if (key := (repr(arguments), size)) in tried:
+            if (key := (re.sub(r" at 0x\w+", "", repr(arguments)), size)) in tried:
                 continue
             tried.add(key)
             error = yield _built(cls, arguments, size)
@@ -90,9 +90,14 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         if pattern.search(message):
             for name in blamed:
                 yield from ({**arguments, name: value} for value in revise(arguments[name]))
+    divided = _DIVIDED.search(message)
+    if divided is not None:
+        yield {name: int(divided[2]) if value == int(divided[1]) else value for name, value in arguments.items()}
     unpacked = _UNPACKED.search(message)
     if unpacked is not None:
-        yield from ({**arguments, name: [_first(arguments[name])] * int(unpacked[1])} for name in blamed[:1])
+        for name, value in ((name, arguments[name]) for name in blamed[:1]):
+            first = value[0] if isinstance(value, (list, tuple)) and value else value
+            yield {**arguments, name: [first] * int(unpacked[1])}
     elif isinstance(error, (AssertionError, ValueError)):
         known = compared_in(cls)
         for name in blamed:
@@ -103,7 +108,7 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
 def _passed_on(cls: type, arguments: Arguments, message: str) -> Iterator[Arguments]:
     """Add the arguments that a base class requires, if the constructor passes on whatever it is given."""
     missing = _MISSING.search(message)
-    if missing is None or not _accepts_anything(cls):
+    if missing is None or inspect.getfullargspec(cls.__init__).varkw is None:  # type: ignore[misc]
         return
     base = next((one for one in cls.__mro__ if one.__qualname__ == missing[1]), cls)
     hints = hints_of(vars(base).get("__init__"))
@@ -111,12 +116,6 @@ def _passed_on(cls: type, arguments: Arguments, message: str) -> Iterator[Argume
     with suppress(NoGuessError):
         if needed:
             yield {**arguments, **{name: for_parameter(name, hints.get(name, Any)) for name in needed}}
-
-
-def _accepts_anything(cls: type) -> bool:
-    with suppress(ValueError, TypeError):
-        return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(cls).parameters.values())
-    return False
 
 
 def _alike(arguments: Arguments) -> Iterator[Arguments]:
@@ -139,11 +138,6 @@ def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
     return list(dict.fromkeys([*found, *arguments]))
 
 
-def _first(value: Any) -> Any:
-    """Return the first item of a list, or the value itself."""
-    return value[0] if isinstance(value, (list, tuple)) and value else value
-
-
 def _lists(value: Any) -> Iterator[Any]:
     """Replace a number with a list, typically with a value for each stage."""
     if type(value) in (int, float):
@@ -157,20 +151,11 @@ def _number(value: Any) -> Iterator[Any]:
         yield 2
 
 
-def _function(value: Any) -> Iterator[Any]:
-    """If the code called a value, replace the value with a class or function that accepts anything."""
-    if not isinstance(value, type) and not callable(value):
-        yield nn.Identity
-        yield functional.relu
-
-
 def _called(value: Any) -> Iterator[Any]:
-    """Replace a module that was called as if it were a class, or a class that was called as if it were a function."""
-    if isinstance(value, nn.Module):
-        yield nn.Identity
-        yield functional.relu
-        yield PassThrough()
-    elif value is nn.Identity:
+    """Replace a value that was called, or called in the wrong way, with a class and a function that accept anything."""
+    if isinstance(value, nn.Module) or not callable(value):
+        yield PassThrough
+    if not isinstance(value, type) or value is PassThrough:
         yield functional.relu
 
 
@@ -178,7 +163,7 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"'(?:int|float)' object is not (?:subscriptable|iterable|reversible)|'(?:int|float)' has no len", _lists),
     (r"argument of type '(?:int|float)' is not", _lists),
     (r"cannot unpack non-iterable (?:int|float)|argument after \* must be an iterable, not (?:int|float)", _lists),
-    (r"'(?:int|float|str|list)' object is not callable", _function),
+    (r"'(?:int|float|str|list)' object is not callable", _called),
     (r"\.forward\(\) (?:missing|takes|got)|is not a Module subclass|\.__init__\(\) takes", _called),
     (
         r"unsupported operand|not supported between|of type int|as an integer|can't multiply|must be .*\bint|int\(\)",
@@ -187,5 +172,6 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
 )
 # Compiled before processes are forked.
 _MISSING = re.compile(r"([\w.<>]+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
+_DIVIDED = re.compile(r"\((\d+)\) must be divisible by \w+ \((\d+)\)")
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

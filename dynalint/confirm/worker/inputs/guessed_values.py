@@ -29,10 +29,20 @@ WIDTH = 16
 BATCH = 5
 LENGTH = 7
 
+
+class PassThrough(nn.Identity):  # type: ignore[misc]
+    """A placeholder for a module argument. It returns its first argument."""
+
+    def forward(self, given: Any, *_args: Any, **_kwargs: Any) -> Any:
+        """Return the first argument."""
+        return given
+
+
+PLACEHOLDER = PassThrough()
+
 # The first pattern that matches a whole parameter name, or its part after an underscore, gives the value.
 _BY_NAME: tuple[tuple[str, Any], ...] = (
-    # Classes that are called with unknown arguments. Identity accepts anything.
-    (r"(act|norm)\w*_layer|\w+_(cls|class)", nn.Identity),
+    (r"(act|norm)\w*_layer|\w+_(cls|class)", PassThrough),
     (r"(pad(ding)?|blank|bos|eos|sos|unk|cls|sep|mask|start|end|ignored?)_(token_)?(idx|index|id|label)", 0),
     (r"(num_|n_?)?(attention_)?heads?|nheads?|num_groups", 4),
     (r"(num_key_value|num_kv|n_kv)_heads", 4),
@@ -55,8 +65,8 @@ _BY_NAME: tuple[tuple[str, Any], ...] = (
     (r"(use|is|has|with|return|add|do|apply|no|enable|need|normalize)_\w+|bias|training|verbose|debug|causal", False),
     (r"d_\w+|\w*(dim|size|channels?|features?|planes|hidden|width|units|ch)", WIDTH),
     (r"act\w*|activation|nonlinearity", nn.ReLU()),
-    (r"norm", nn.Identity()),
-    (r"\w*(backbone|encoder|decoder|module|model|net|layer|block|head|body|fn|func)", nn.Identity()),
+    (r"norm", PLACEHOLDER),
+    (r"\w*(backbone|encoder|decoder|module|model|net|layer|block|head|body|fn|func)", PLACEHOLDER),
     (r"name|mode|\w*_type|type|kind", "none"),
     (r"device", torch.device("cpu")),
     (r"dtype", torch.float32),
@@ -69,14 +79,6 @@ SETTINGS = ("config", "cfg", "conf", "args", "opt", "opts", "hparams", "params",
 
 class NoGuessError(Exception):
     """No plausible value is known for a parameter. The message names it."""
-
-
-class PassThrough(nn.Module):  # type: ignore[misc]
-    """A placeholder for a module argument. It returns its first argument."""
-
-    def forward(self, given: Any, *_args: Any, **_kwargs: Any) -> Any:
-        """Return the first argument."""
-        return given
 
 
 class GuessedConfig:
@@ -157,9 +159,9 @@ def _by_annotation(name: str, hint: Any, level: GuessLevel) -> Any:
     if origin in (dict, collections.abc.Mapping):
         return {}
     if origin is type:
-        return nn.Identity
+        return PassThrough
     if origin is collections.abc.Callable or hint in (typing.Callable, collections.abc.Callable):
-        return nn.Identity()
+        return PLACEHOLDER
     guess = _plain(name, hint)
     if guess is None:
         guess = _instance(hint, level)
@@ -188,7 +190,7 @@ def _plain(name: str, hint: Any) -> Any:
     if hint is torch.device:
         return torch.device("cpu")
     if hint is nn.Module:
-        return guess if isinstance(guess, nn.Module) else nn.Identity()
+        return guess if isinstance(guess, nn.Module) else PLACEHOLDER
     return None
 
 
@@ -198,9 +200,19 @@ def _instance(hint: Any, level: GuessLevel) -> Any:
         return None
     if issubclass(hint, enum.Enum):
         return next(iter(hint), None)
+    hint = _concrete(hint)
     given = constructor_arguments(hint, level.below())
     made = built(hint, given)
     return shrunk(made, given, level.divisor) if level.divisor > 1 and is_configuration(hint) else made
+
+
+def _concrete(cls: type) -> type:
+    """Return a class, or a subclass of an abstract class. If none is imported, its methods return their argument."""
+    if not inspect.isabstract(cls):
+        return cls
+    methods = dict.fromkeys(cls.__abstractmethods__, PassThrough.forward)  # type: ignore[attr-defined]
+    known = map(_concrete, cls.__subclasses__())
+    return next(known, None) or type(cls)(cls.__name__, (cls,), methods)
 
 
 def constructor_arguments(cls: type, level: GuessLevel | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from .guessed_values import LENGTH, WIDTH
+from .guessed_values import LENGTH, PLACEHOLDER, WIDTH
 from .shape_errors import SIZES, joined, of_other_rank, of_other_size, sizes
 from .tensor_shapes import Specs, TensorSpec, of_rank, swap_size, tensors_in, wanted_by
 from .watching import Operand
@@ -48,7 +48,7 @@ def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
         match = pattern.search(trouble.message)
         if match:
             found += revise(specs, match)
-    found += [*_unpacked(specs, trouble), *_for_weights(specs, trouble), *_of_stated_rank(specs, trouble)]
+    found += [*_unpacked(specs, trouble), *_of_stated_rank(specs, trouble)]
     found += of_other_size(specs, trouble.message, trouble.operands)
     blamed = {name for operand in trouble.operands for name in operand.sources}
     # An argument that the failed operation does not depend on is rarely the cause.
@@ -98,16 +98,6 @@ def _unpacked(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     tensors = tensors_in(specs)
     for name in dict.fromkeys(name for operand in trouble.operands for name in operand.sources if name in tensors):
         yield {**specs, name: replace(tensors[name], shape=(*tensors[name].shape[:-1], int(match[1]) * trouble.piece))}
-
-
-def _for_weights(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs with as many classes as a loss has weights."""
-    if _CLASS_WEIGHTS not in trouble.message:
-        return
-    weights = [one.shape[0] for one in trouble.operands if len(one.shape) == 1 and not one.sources]
-    scores = trouble.operands[0].shape if trouble.operands else ()
-    if weights and scores:
-        yield from swap_size(specs, scores[min(1, len(scores) - 1)], weights[0])
 
 
 def _with_classes(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
@@ -296,6 +286,12 @@ def _whole(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
             yield {**specs, name: replace(spec, shape=spec.shape[:-1])}
 
 
+def _model(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with a placeholder for a module, because the code calls an argument, or looks at its parts."""
+    for name in tensors_in(specs) if match[1] is None or hasattr(nn.Module, match[1]) else ():
+        yield {**specs, name: PLACEHOLDER}
+
+
 def _boolean(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     for name, spec in tensors_in(specs).items():
         if spec.kind != "bool":
@@ -342,6 +338,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", sizes(2, 1)),
     (r"must match the size of tensor|[Tt]arget size|(same|equal) size|same (shape|number of)|shapes? must", _alike),
     (r"shape mismatch|[Dd]iffer(ent|ing) (size|shape)|shapes? (do not|don'?t) match", _alike),
+    (r"^(?:TypeError|AttributeError): 'Tensor' object (?:is not callable|has no attribute '(\w+)')", _model),
     (r"used as indices must be|dtype int|to be (one of types )?Long|0D or 1D target|to indexing result", _whole),
     (r"[Bb]oolean (tensor|masks)|BoolTensor|Boolean-type|\"(bitwise_)?(and|x?or)_cpu\" not implemented", _boolean),
     (r"floating[ -]point|same dtype|expected dtype|not implemented for '(Long|Bool)'|Float can't be cast", _floating),
@@ -362,7 +359,6 @@ _COLUMNS = re.compile(r"shape '\[-1, (\d+)\]' is invalid")
 _SIZES_OF_TWO = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
 _NO_COLUMNS = "too many indices for tensor of dimension 1"
 _OTHER_MASK = "The shape of the mask"
-_CLASS_WEIGHTS = "weight tensor should be defined either for all"
 # Errors about operands whose shapes do not fit together.
 _MISMATCH = re.compile(
     r"must match|[Ss]izes? (do|does) not match|broadcast|same (number of|shape)|(same|equal) size|expand"

@@ -80,10 +80,8 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
         if found is not None:
             return found
     found = search.run(plain, ATTEMPTS, generic=True)
-    for more in _with_missing(function, plain):
-        if found is not None or "NoneType" not in search.last.message:
-            break
-        found = search.run(more, len(search.tried) + ATTEMPTS // 2, generic=False)
+    for more in _with_missing(function, plain, search.last.message) if found is None else ():
+        found = found or search.run(more, len(search.tried) + ATTEMPTS // 2, generic=False)
     if found is None and (fewer := _without_optional(function, plain)) != plain:
         found = search.run(fewer, ATTEMPTS + ATTEMPTS // 2, generic=False)
     if found is None:
@@ -208,11 +206,14 @@ def _first_guess(function: Callable[..., Any]) -> Specs:
     return specs
 
 
-def _with_missing(function: Callable[..., Any], specs: Specs) -> Iterator[Specs]:
-    """Yield specs that also give the next one or two of the parameters that are None by default."""
+def _with_missing(function: Callable[..., Any], specs: Specs, message: str) -> Iterator[Specs]:
+    """Yield specs with one or two of the parameters that are None by default, first those that the message names."""
+    words = {*re.findall(r"\w+", message)}
     target = function.forward if isinstance(function, nn.Module) else function
     given = {name.partition("[")[0] for name in specs}
-    for parameter in [one for one in parameters_of(target) if one.default is None and one.name not in given][:2]:
+    missing = [one for one in parameters_of(target) if one.default is None and one.name not in given]
+    missing = [one for one in missing if one.name in words or "NoneType" in words]
+    for parameter in sorted(missing, key=lambda one: one.name not in words)[:2]:
         specs = {**specs, **_guesses(function, parameter, first=not specs)}
         yield specs
 

@@ -26,6 +26,5 @@ def worded(value: Any) -> str:
         return f"{value.kind}[{', '.join(map(str, value.shape))}]"
     if isinstance(value, (nn.Module, GuessedConfig)):
         return first_line(repr(value))
-    if is_configuration(type(value)):
-        return f"{type(value).__name__}(...)"
-    return first_line(getattr(value, "__name__", None) or repr(value))
+    text = getattr(value, "__name__", None) or repr(value)
+    return f"{type(value).__name__}(...)" if is_configuration(type(value)) or " at 0x" in text else first_line(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -22,8 +22,8 @@ from dynalint.projects.related_files import Outlines, RelatedFiles, find_related
 from dynalint.projects.workspace import Workspace, search_folders
 from dynalint.rules import all_rules
 
-# To find out what a rewrite leaves, its file is linted again with all that it imports. This is only done if it means to
-# lint less text than this, even where each file imports the whole project, and otherwise for no rewrite.
+# To find out what a rewrite leaves, its file is linted again, and if that is not enough, the files around it. That is
+# only done if it means to lint less text than this, even where each file imports the whole project.
 _MOST_TEXT = 32 << 20
 
 _COMPILES = frozenset({"torch.compile", "torch.nn.Module.compile"})
@@ -89,15 +89,21 @@ class Checked:
 
     def _whole_fixes(self, starts: Sequence[Linted]) -> Sequence[Fix | None]:
         linted = self.lint.offers.made(self.lint.linted)
-        if (
-            sum(is_part(one.rewrite) for one in linted) * sum(len(file.text) for file in self.lint.analysis.files)
-            > _MOST_TEXT
-        ):
-            return [one.finding.fix for one in starts]
-        views, whole = views_of(self), View(self.linter)
-        if views is None:
-            return whole_fixes(starts, linted, lambda _: [whole])
-        return whole_fixes(starts, linted, lambda path: (one([path]) for one in (views.alone, views.felt)))
+        parts, length = (
+            sum(is_part(one.rewrite) for one in linted),
+            sum(len(file.text) for file in self.lint.analysis.files),
+        )
+        views, wide = views_of(self), parts * length <= _MOST_TEXT
+
+        def narrowest_first(path: Path) -> Iterator[View]:
+            if views is not None:
+                yield views.alone([path])
+            if views is not None and wide:
+                yield views.felt([path])
+            if wide:
+                yield View(self.linter)
+
+        return whole_fixes(starts, linted, narrowest_first)
 
     def files(self) -> dict[str, SourceFile]:
         """Return all files with findings, keyed by the paths in the findings."""

@@ -14,6 +14,11 @@ from dynalint.fix.recheck import Item
 from dynalint.fix.views import View
 from dynalint.rules import Rewrite
 
+_TOO_LARGE = (
+    "the project is too large to find out here whether everything that this changes can be rewritten; "
+    "run `dynalint fix` on this file"
+)
+
 
 def is_part(rewrite: Rewrite | None) -> bool:
     """Return whether a rewrite leaves other findings, so that it is only a part of a fix."""
@@ -27,11 +32,11 @@ def whole_fixes(
 
     `linted` are all findings with their rewrites, and `views` returns views for changes to a file. The first one that
     shows the same fixes for the file as the whole project judges. If none does, only `fix` can tell what a rewrite
-    leaves, and the fixes stay as offered.
+    leaves, and none is offered.
     """
     items = [Item(one, one.finding) for one in linted]
     at = {item.origin.sort_key: item for item in items}
-    found = {one.finding.sort_key: one.finding.fix for one in starts}
+    found: dict[tuple[object, ...], Fix | None] = {one.finding.sort_key: declined(_TOO_LARGE) for one in starts}
     for path in dict.fromkeys(one.file.path for one in starts):
         own = [one for one in starts if one.file.path == path]
         view = next((fit for one in views(path) if (fit := one.fitted(frozenset([path]), items, {})) is not None), None)

@@ -15,7 +15,8 @@ import pytest
 
 from dynalint.analysis.source import parse_source, read_source
 from dynalint.findings import Evidence, Finding, Fix, Safety
-from dynalint.fix import FixOptions, FixResult, Linted, Proposal, Unit, Verification, Writer, fix_findings
+from dynalint.fix import FixOptions, FixResult, Linted, Proposal, Unit, Verification, View, Writer, fix_findings
+from dynalint.fix.follow_ups import whole_fixes
 from dynalint.rules import Replacement, Rewrite
 
 
@@ -427,6 +428,19 @@ def test_a_fix_that_leaves_what_no_rule_rewrites_is_refused(path: Path) -> None:
     path.write_text("bad(A)\n")
     toy = Toy([path], {"A": "bad(B)"}, leaves={"A": ("DYNB",)})
     assert [one.reason for one in toy.fix().refused] == ["it would leave a DYNB on line 1: `bad(B)` is bad"]
+
+
+def test_a_part_of_a_fix_is_not_offered_if_nothing_tells_what_it_leaves(path: Path) -> None:
+    path.write_text("bad(A)\n")
+    toy = Toy([path], {"A": "bad(B)", "B": "good"}, leaves={"A": ("DYNB",)})
+    linted = toy({})
+    (unknown,) = whole_fixes(linted, linted, lambda _: [])
+    (known,) = whole_fixes(linted, linted, lambda _: [View(toy)])
+    assert unknown is not None
+    assert "run `dynalint fix` on this file" in str(unknown.declined)
+    assert not unknown.edits
+    assert known is not None
+    assert [edit.content for edit in known.edits] == ["good\n"]
 
 
 @pytest.mark.parametrize(("function", "runs"), [("g", 3), ("f", 4)])

@@ -28,3 +28,9 @@ def calls_in_chain(last: ast.Call) -> list[ast.Call]:
     while isinstance(calls[0].func, ast.Attribute) and isinstance(calls[0].func.value, ast.Call):
         calls.insert(0, calls[0].func.value)
     return calls
+
+
+def returns_logger(scope: Scope, node: ast.expr) -> bool:
+    """Return whether a node is a call without arguments of a function that returns a logger, and may set it up."""
+    is_bare = isinstance(node, ast.Call) and not node.args and not node.keywords
+    return is_bare and scope.kind(node) == k.Object("logging.Logger")

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, remembered, rw, walk
-from dynalint_rules._code.calls import callee
+from dynalint_rules._code.calls import callee, returns_logger
 from dynalint_rules._code.eager import all_of, is_eager
 from dynalint_rules._code.effects import SHOWS, implies_nothing, is_pure, only_shows_values
 from dynalint_rules._code.names import around, lineage, loads, within
@@ -148,7 +148,8 @@ def only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
         return False
     if not all(callee(scope, one).startswith(SHOWS) or only_shows_values(scope, one) for one in calls):
         return False
-    if not all(is_pure(scope, one.value) and _stays_inside(scope, one, one.value, body) for one in made):
+    stay = all(_stays_inside(scope, one, one.value, body) for one in made)
+    if not stay or not all(returns_logger(scope, one.value) or is_pure(scope, one.value) for one in made):
         return False
     for loop in loops:
         inside = _stays_inside(scope, loop, loop.iter, body) and only_shows(scope, loop.body)
@@ -177,9 +178,7 @@ def _stays_inside(scope: Scope, made: ast.Assign | ast.For, value: ast.expr, bod
 def _has_own_loop(scope: Scope, read: ast.Name, made: ast.stmt) -> bool:
     """Return whether a name is read in the body of another loop that assigns it."""
     loops = [one for one in lineage(scope, read) if isinstance(one, ast.For) and one is not made]
-    assigning = [
-        one for one in loops if read.id in {name.id for name in walk(one.target) if isinstance(name, ast.Name)}
-    ]
+    assigning = [one for one in loops if any(getattr(name, "id", "") == read.id for name in walk(one.target))]
     return any(within(read, part, scope) for one in assigning for part in one.body)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from functools import cache
 
@@ -66,6 +67,7 @@ _TRACED_LATER = frozenset(
     {"Tensor.to_mkldnn", "torch.backends.mps.is_available", "torch.backends.mps.is_built"}
     | {"torch.mps.is_available", "torch.mtia.is_available"}
 )
+_PLAIN_TYPES = frozenset({*(f"builtins.{name}" for name in ("bool", "float", "int", "str")), "torch.Tensor"})
 _OUTSIDE = "do it outside the compiled code, and pass in the tensor"
 # Functions that do more than return information, each with the alternative to recommend.
 _DOES = {
@@ -74,7 +76,7 @@ _DOES = {
     "Tensor.random_": "sample with `torch.randint`",
     "Tensor.share_memory_": "share memory outside the compiled code",
     _MAKING: "create the tensor outside the compiled code, and pass it in",
-    "torch.jit.isinstance": "use `isinstance`",
+    "torch.jit.isinstance": "use `isinstance`, and test the items as well",
     "torch.utils.checkpoint.checkpoint_sequential": "use `torch.utils.checkpoint.checkpoint` for each segment",
     "torch.backends.mha.set_fastpath_enabled": "set it outside the compiled code",
     "torch.compiler.cudagraph_mark_step_begin": "call it before each call of the compiled function",
@@ -111,9 +113,12 @@ class UntracedTorch(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Read the default device from a new tensor. There is no fix for other functions."""
+        """Read the default device from a new tensor, and test plain types with `isinstance`."""
+        scope = Scope.of(event, project)
+        if event.callee == "torch.jit.isinstance" and _is_of_plain_type(scope, event.node):
+            edits = rw.written(scope.file, (event.node.func, rw.name("isinstance")))
+            return Rewrite("Use `isinstance`", "safe", edits)
         if event.callee == "torch.get_default_device":
-            scope = Scope.of(event, project)
             edits = rw.written(scope.file, (event.node, f"{scope.torch}.empty(0).device"))
             return Rewrite("Use the device of an empty tensor", "safe", edits, imports=scope.imports)
         if event.callee in _OBSERVING or event.callee.endswith(("Observer", "FakeQuantize")):
@@ -126,6 +131,12 @@ class UntracedTorch(Rule):
             "dynalint cannot tell from the code whether the result changes; if it is constant, query it once in "
             "`__init__`"
         )
+
+
+def _is_of_plain_type(scope: Scope, call: ast.Call) -> bool:
+    """Return whether a call tests for a type without parameters, for which TorchScript has no test of its own."""
+    kind = scope.kind(call.args[1]) if len(call.args) == 2 else k.UNKNOWN
+    return isinstance(kind, k.External) and kind.name in _PLAIN_TYPES
 
 
 def _observing(event: Call) -> Violation:

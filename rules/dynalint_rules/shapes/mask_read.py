@@ -18,7 +18,6 @@ from dynalint_rules._shared.mask.hardest import mean_of_hardest
 from dynalint_rules._shared.mask.joined_stores import stored, stored_next
 from dynalint_rules._shared.mask.masked_stores import put_back
 from dynalint_rules._shared.mask.selected_totals import reduced_at_last
-from dynalint_rules._shared.mask.stores_of_results import results_stored
 from dynalint_rules._shared.number.numbers import flow_of
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
@@ -60,8 +59,7 @@ class MaskRead(Rule):
         scope, selection = Scope.of(event, project), selection_of(event.node)
         rewrite = None
         if isinstance(event, Subscript):
-            rewrite = stored_next(scope, event) or put_back(scope, event)
-            rewrite = rewrite or results_stored(scope, event.statement) or _counted(scope, event)
+            rewrite = stored_next(scope, event) or put_back(scope, event) or _counted(scope, event)
         elif target_of(event) is not None:
             rewrite = stored(scope, event)
         if rewrite is None and selection is not None:

@@ -17,7 +17,6 @@ from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 from dynalint_rules._shared.number.python_numbers import rewrite_in_python
 from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.row_stores import filled_at_once
-from dynalint_rules._shared.number.stacked import stacked
 from dynalint_rules._shared.number.takers import EXTREMES
 
 
@@ -46,7 +45,7 @@ class ItemOfTensor(Rule):
         scope, source = Scope.of(event, project), event.node.func.value
         found = rewrite_in_python(scope, event.node) or rewrite_checking_call(scope, event.node)
         found = found or shown_in_eager(scope, event.node) or filled_at_once(scope, scope.parents.get(event.statement))
-        return found or over_range(scope, source) or stacked(scope, event.node) or _kept(scope, event.node, source)
+        return found or over_range(scope, source) or _kept(scope, event.node, source)
 
 
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:

@@ -26,7 +26,6 @@ from dynalint_rules._shared.number.data_slices import fixed_slices
 from dynalint_rules._shared.number.halves import between_halves
 from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.row_stores import filled_at_once
-from dynalint_rules._shared.number.row_windows import gathered_at_once
 from dynalint_rules._shared.number.single_index import parts_of
 
 _NO_FORM = (
@@ -68,8 +67,9 @@ class TensorSliceBound(Rule):
         """
         scope = Scope.of(event, project)
         around = scope.parents.get(event.statement)
-        rewrite = filled_at_once(scope, around) or gathered_at_once(scope, around)
-        rewrite = rewrite or over_range(scope, violation.node) or between_halves(scope, violation.node)
+        rewrite = (
+            filled_at_once(scope, around) or over_range(scope, violation.node) or between_halves(scope, violation.node)
+        )
         return rewrite or _indexed(scope, event) or Declined(_NO_FORM)
 
 

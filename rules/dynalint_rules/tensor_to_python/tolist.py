@@ -9,7 +9,7 @@ from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, 
 from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS
-from dynalint_rules._shared.number.row_stores import counted_at_once, filled_at_once
+from dynalint_rules._shared.number.row_stores import filled_at_once
 
 
 class TolistOfTensor(Rule):
@@ -39,11 +39,10 @@ class TolistOfTensor(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Fill the rows of a tensor or count all at once, or name the closest alternative."""
+        """Fill the rows of a tensor at once, or name the closest alternative."""
         scope = Scope.of(event, project)
         parent = scope.parents.get(event.node)
         found = filled_at_once(scope, scope.parents.get(parent)) if isinstance(parent, ast.Call) else None
-        found = found or counted_at_once(scope, parent)
         return found or Declined(_nearest(parent) + _setting(event.receiver))
 
 

@@ -27,6 +27,7 @@ from dynalint_rules._shared.branch.branch_values import (
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.domain import has_gradients
 from dynalint_rules._shared.branch.truth import truth_of
+from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.text import atom
 
 _TITLE = "Write the result of `torch.where` on every call"
@@ -51,6 +52,11 @@ class _Write:
     sign: str = ""
     operand: str = ""
     neutral: str = ""
+
+    @property
+    def tensor(self) -> str:
+        """The text of the tensor, without the index if only some elements are written."""
+        return self.target.partition("[")[0]
 
 
 @dataclass
@@ -115,7 +121,7 @@ def _side_of(scope: Scope, body: Sequence[ast.stmt], statement: ast.If) -> _Side
                 continue
             return None
         found = _write_of(scope, one, side)
-        if found is None or found.target in side.target_names():
+        if found is None or found.tensor in [step.tensor for step in side.steps if isinstance(step, _Write)]:
             return None
         side.steps.append(found)
     return side
@@ -130,17 +136,32 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
     target = statement.target if isinstance(statement, ast.AugAssign) else target
     if target is None or not isinstance(statement, ast.Assign | ast.AugAssign):
         return None
-    tensor, value = _kept(scope, target), statement.value
+    value, number = statement.value, k.is_number(scope.kind(statement.value))
+    tensor = _kept(scope, target.value if isinstance(target, ast.Subscript) else target)
     if tensor is None or tensor.origin == "parameter" or not _fits(scope, tensor, value):
+        return None
+    if isinstance(target, ast.Subscript):
+        if not _is_fixed(scope, target.slice) or (not number and has_gradients(scope, value)):
+            return None
+    elif isinstance(statement, ast.Assign) and number:
         return None
     side.values.append(value)
     owner, text = scope.text(target), scope.text(value)
     if isinstance(statement, ast.Assign):
-        return None if k.is_number(scope.kind(value)) else _Write(statement, owner, "", text)
+        return _Write(statement, owner, "", text)
     sign = _OPERATORS.get(type(statement.op))
     new = f"{owner} {sign} {text if isinstance(value, ast.Constant) else atom(value, text)}"
     neutral = "0" if sign in ("+", "-") else "1"
     return None if sign is None else _Write(statement, owner, owner, new, sign=sign, operand=text, neutral=neutral)
+
+
+def _is_fixed(scope: Scope, index: ast.expr) -> bool:
+    """Return whether Python knows the place that an index stands for. A tensor may be valid on one path only."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    slices = [one for one in parts if isinstance(one, ast.Slice)]
+    places = [one for one in parts if not isinstance(one, ast.Slice | ast.Constant)]
+    places += [bound for one in slices for bound in (one.lower, one.upper, one.step) if bound is not None]
+    return all(is_whole(scope.kind(one)) for one in places)
 
 
 def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _Write | None:
@@ -287,7 +308,8 @@ class _Writer:
         chosen = f"{self.scope.torch}.where({self.condition}, {first}, {last})"
         if step.sign and None in (one, other):
             return f"{step.owner} {step.sign}= {chosen}"
-        return f"{step.owner}.copy_({chosen})" if step.owner else f"{step.target} = {chosen}"
+        whole = step.owner and step.tensor == step.target
+        return f"{step.owner}.copy_({chosen})" if whole else f"{step.target} = {chosen}"
 
     def _stays_so(self, step: _Write, *, taken: bool) -> bool:
         """Return whether a flag is set to the value that it already has on the other path."""

@@ -15,8 +15,6 @@ from dynalint_rules._shared.branch.blocks import (
 )
 from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_asserting, rewrite_checking_call, rewrite_guard
 from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
-from dynalint_rules._shared.branch.chosen_elements import rewrite_elements
-from dynalint_rules._shared.branch.chosen_sums import rewrite_sums
 from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
 from dynalint_rules._shared.branch.counted import NOTHING_COUNTED
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
@@ -135,8 +133,7 @@ def _left_loop(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     """Replace the assignments to a name in all branches with a single expression."""
-    other = rewrite_elements(scope, statement) or rewrite_sums(scope, statement)
-    other = other or rewrite_early_return(scope, statement) or rewrite_loop_return(scope, statement)
+    other = rewrite_early_return(scope, statement) or rewrite_loop_return(scope, statement)
     if other is not None:
         return other
     python, test = split_test(scope, statement)

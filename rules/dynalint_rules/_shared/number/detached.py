@@ -50,7 +50,7 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
     at_once = compared or (read is not None and _is_used_up(scope, read))
     # Integers have no gradient.
     plain = read is not None and (tensor.dtype in ("bool", "int") or compared)
-    if not tensor.array and not plain and not whole and not is_detached(scope, source):
+    if not tensor.array and not plain and not whole and not _is_detached(scope, source):
         text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(source, scope.function.node)
     # Autograd saves neither of these, so the tensor can be changed as soon as it has been used.
@@ -70,7 +70,7 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
     return Detached(text, tuple(conditions))
 
 
-def is_detached(scope: Scope, node: ast.expr) -> bool:
+def _is_detached(scope: Scope, node: ast.expr) -> bool:
     """Return whether an expression has no gradient, because every tensor in it starts with `.detach()`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "detach":
@@ -87,7 +87,7 @@ def is_detached(scope: Scope, node: ast.expr) -> bool:
     else:
         return False
     tensors = [one for one in parts if k.may_be_tensor(scope.kind(one))]
-    return bool(tensors) and all(is_detached(scope, one) for one in tensors)
+    return bool(tensors) and all(_is_detached(scope, one) for one in tensors)
 
 
 def _is_compared(scope: Scope, read: ast.expr) -> bool:

@@ -39,7 +39,7 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
             return None
     from_start = part.lower is None or (isinstance(part.lower, ast.Constant) and part.lower.value == 0)
     bound = part.upper if from_start else part.lower if part.upper is None else None
-    lengths = element_of_rows(scope, loop, row, bound) if bound is not None else None
+    lengths = _element_of_rows(scope, loop, row, bound) if bound is not None else None
     read_later = any(not within(one, loop, scope) for name in told for one in loads(scope, name))
     if lengths is None or read_later:
         return None
@@ -47,7 +47,7 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
         return None
     sign = "<" if from_start else ">="
     listed = any(isinstance(node, ast.Call) and callee(scope, node) == "Tensor.tolist" for node in walk(loop.iter))
-    column = f"{scope.text(lengths)}.{column_of(scope, lengths, flat=listed)}"
+    column = f"{scope.text(lengths)}.{_column_of(scope, lengths, flat=listed)}"
     every = (
         f"the loop visits every row of `{rows}`, and {scope.quote(lengths)} is on the same device and has one "
         "non-negative element for each row"
@@ -62,39 +62,7 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
     return Rewrite("Fill all rows at once", "conditional", edits, (every,), scope.imports)
 
 
-def counted_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
-    """Return the rewrite of a loop that adds a number to the element of each index, or None for anything else."""
-    match loop:
-        case ast.For(ast.Name(index), read, [ast.AugAssign(ast.Subscript(counts, ast.Name(where)), op, value)], []):
-            pass
-        case _:
-            return None
-    source, tensor = _unlisted(scope, read), scope.tensor(counts)
-    indices = scope.tensor(source)
-    if (
-        where != index
-        or not isinstance(op, ast.Add)
-        or any(not within(one, loop, scope) for one in loads(scope, index))
-    ):
-        return None
-    if indices is None or indices.rank not in (1, None) or tensor is None or tensor.rank != 1:
-        return None
-    if not isinstance(source, ast.Name | ast.Attribute) or not _is_number(scope, value, {index}):
-        return None
-    given, target = scope.text(source), scope.text(counts)
-    number = value.value if isinstance(value, ast.Constant) else None
-    made, amount = ("ones_like", "") if number == 1 else ("full_like", f", {scope.text(value)}")
-    dtype = "" if tensor.dtype == indices.dtype == "int" else f", dtype={target}.dtype"
-    line = f"{target}.index_add_(0, {given}, {scope.torch}.{made}({given}{amount}{dtype}))"
-    condition = (
-        f"{scope.quote(source)} has one dimension and no negative element, on the device of {scope.quote(counts)}"
-    )
-    return Rewrite(
-        "Count all elements at once", "conditional", rw.written(scope.file, (loop, [line])), (condition,), scope.imports
-    )
-
-
-def column_of(scope: Scope, lengths: ast.expr, *, flat: bool = False) -> str:
+def _column_of(scope: Scope, lengths: ast.expr, *, flat: bool = False) -> str:
     """Return the call of the method that makes a tensor with one element for each row a column.
 
     It is certain that the tensor has one dimension if it is `flat`.
@@ -103,7 +71,7 @@ def column_of(scope: Scope, lengths: ast.expr, *, flat: bool = False) -> str:
     return "unsqueeze(1)" if flat or (tensor is not None and tensor.rank == 1) else "reshape(-1, 1)"
 
 
-def element_of_rows(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
+def _element_of_rows(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
     """Return the tensor whose element for the current row is `bound` in every iteration, or None."""
     call = loop.iter
     if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:

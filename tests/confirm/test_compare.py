@@ -13,6 +13,8 @@ from torch import nn
 
 from dynalint.confirm.worker.comparing.blame import place_of
 from dynalint.confirm.worker.comparing.compiled import compare, leaves_traces
+from dynalint.confirm.worker.comparing.differences import Equality, no_less_accurate
+from dynalint.confirm.worker.comparing.observing import Observation
 from dynalint.confirm.worker.dynamo.runs import Call
 
 pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
@@ -185,3 +187,11 @@ def test_a_difference_is_placed_in_the_innermost_module_of_ones_own() -> None:
 )
 def test_calls_that_leave_traces(make: Callable[[], Callable[..., object]], expected: bool) -> None:
     assert leaves_traces(make, ((-CALLS[1][0][0],), {})) is expected
+
+
+@pytest.mark.parametrize(("weight", "bias", "expected"), [(0.5, 1e-3, True), (0.5, 0.1, False), (1e-3, 1e-3, False)])
+def test_what_is_left_of_a_gradient_that_cancels_out_is_rounding(weight: float, bias: float, expected: bool) -> None:
+    def seen(error: float) -> Observation:
+        return Observation(gradients={"weight": torch.full((4,), weight), "bias": torch.tensor([0.0, error, -error])})
+
+    assert no_less_accurate(seen(0.0), seen(bias), seen(0.0), Equality(practical=True)) is expected

@@ -30,6 +30,7 @@ _WITHOUT_SAMPLE = {
     "torch.backends.mkldnn.is_available": "GB0007",
     "torch.can_cast": "GB0208",
     "torch.compiler.cudagraph_mark_step_begin": "GB0007",
+    "torch.distributions.kl_divergence": "GB0059",
     "torch.frombuffer": "GB0059",
     "torch.jit.fork": "GB0007",
     "torch.jit.isinstance": "GB0007",
@@ -67,7 +68,14 @@ _TRACED_LATER = frozenset(
     {"Tensor.to_mkldnn", "torch.backends.mps.is_available", "torch.backends.mps.is_built"}
     | {"torch.mps.is_available", "torch.mtia.is_available"}
 )
+# Distributions for which torch has several formulas. Dynamo cannot compare these to find the most specific one.
+_SEVERAL = frozenset(
+    f"torch.distributions.{name}"
+    for name in "Bernoulli Beta Chi2 ContinuousBernoulli Dirichlet Exponential Gamma Gumbel HalfNormal Normal Pareto "
+    "Poisson".split()
+)
 _PLAIN_TYPES = frozenset({*(f"builtins.{name}" for name in ("bool", "float", "int", "str")), "torch.Tensor"})
+_DIVERGENCE = "torch.distributions.kl_divergence"
 _OUTSIDE = "do it outside the compiled code, and pass in the tensor"
 # Functions that do more than return information, each with the alternative to recommend.
 _DOES = {
@@ -76,6 +84,7 @@ _DOES = {
     "Tensor.random_": "sample with `torch.randint`",
     "Tensor.share_memory_": "share memory outside the compiled code",
     _MAKING: "create the tensor outside the compiled code, and pass it in",
+    _DIVERGENCE: "call it for two such distributions before you compile, or write out the formula",
     "torch.jit.isinstance": "use `isinstance`, and test the items as well",
     "torch.utils.checkpoint.checkpoint_sequential": "use `torch.utils.checkpoint.checkpoint` for each segment",
     "torch.backends.mha.set_fastpath_enabled": "set it outside the compiled code",
@@ -102,6 +111,15 @@ class UntracedTorch(Rule):
         if event.callee in _OBSERVING:
             if isinstance(event.receiver, k.Object):  # a class of the project may override the method
                 yield _observing(event)
+        elif event.callee == _DIVERGENCE:
+            if _are_compared(event, project):
+                yield Violation(
+                    event.node,
+                    "`kl_divergence()` searches for the formula when it is first called for these two distributions, "
+                    "which breaks the graph",
+                    help=_DOES[_DIVERGENCE],
+                    gb=(_UNTRACED[_DIVERGENCE],),
+                )
         elif event.callee not in _claimed() and event.callee in _UNTRACED:
             name = event.callee.replace("Tensor.", "t.") if event.callee != _MAKING else event.callee
             yield Violation(
@@ -131,6 +149,13 @@ class UntracedTorch(Rule):
             "dynalint cannot tell from the code whether the result changes; if it is constant, query it once in "
             "`__init__`"
         )
+
+
+def _are_compared(event: Call, project: Project) -> bool:
+    """Return whether the two distributions are of the same type, with several formulas for their divergence."""
+    kinds = [project.kinds(event.function).get(one) for one in event.node.args]
+    types = [one.type if isinstance(one, k.Object) else "" for one in kinds]
+    return len(types) == 2 and types[0] == types[1] and types[0] in _SEVERAL
 
 
 def _is_of_plain_type(scope: Scope, call: ast.Call) -> bool:

@@ -22,8 +22,9 @@ class Assignment:
     """An assignment `name = value`.
 
     An augmented assignment with `operator` stands for `name = name + written`, and the sum is `value`. If `place` is
-    set, the assignment stands for `name[place] = written`, where `name` is the only name of a tensor, and `value`
-    contains everything that it reads. If `item` is set, it stands for `name = written[item]`, which is `value`.
+    set, the assignment stands for `name[place] = written`, or for `name[place] += written`, where `name` is the only
+    name of a tensor, and `value` contains everything that it reads. If `item` is set, it stands for
+    `name = written[item]`, which is `value`.
     """
 
     name: str
@@ -253,9 +254,14 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
 
 
 def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
-    """Return `x[place] = value` as an assignment of a changed copy, or None unless the function created `x`."""
-    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-    if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Subscript):
+    """Return `x[place] = value` as an assignment of a changed copy, or None unless the function created `x`.
+
+    The same applies to augmented assignments such as `x[place] += value`.
+    """
+    if not isinstance(statement, ast.Assign | ast.AugAssign):
+        return None
+    target, *others = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    if others or not isinstance(target, ast.Subscript):
         return None
     owner = target.value
     if not isinstance(owner, ast.Name) or scope.tensor(owner) is None or not is_own(scope, owner.id, statement):
@@ -263,7 +269,10 @@ def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
     read = ast.copy_location(ast.Tuple([owner, target.slice, statement.value], ast.Load()), statement)
     scope.made[read] = scope.kind(owner)
     scope.composed.add(read)
-    return Assignment(owner.id, read, statement, place=target.slice)
+    operator = statement.op if isinstance(statement, ast.AugAssign) else None
+    if not isinstance(operator, ast.Add | ast.Sub | ast.Mult | ast.Div | None):
+        return None
+    return Assignment(owner.id, read, statement, operator, place=target.slice)
 
 
 def _one_by_one(

@@ -59,7 +59,7 @@ from dynalint_rules._shared.text import held_together, indentation, inner_indent
 # With more of them, the new code is harder to read than the branch.
 _MOST_GUARDS = 4
 _MOST_REPEATED = 4
-_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
+_OPERATORS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 
 
 @dataclass
@@ -292,8 +292,9 @@ class Writer:
         old = self._rendered(assignment.value.elts[0], index)
         name = self.scope.fresh_name("changed", [*self.plan.temporaries.values(), *self.copies])
         self.copies.append(name)
+        sign = f"{_OPERATORS.get(type(assignment.operator), '')}="
         value = held_together(self._rendered(assignment.written, index))
-        self.lines += [f"{name} = {old}.clone()", f"{name}[{self._rendered(place, index)}] = {value}"]
+        self.lines += [f"{name} = {old}.clone()", f"{name}[{self._rendered(place, index)}] {sign} {value}"]
         self.conditions += [NO_RAISE, FINITE]
         return name
 

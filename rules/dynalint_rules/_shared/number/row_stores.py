@@ -1,10 +1,7 @@
-"""Loops that store a number in the first elements of each row, or in all others, and loops that count elements.
+"""Loops that store a number in the first elements of each row, or in all others.
 
 for i, length in enumerate(lengths.tolist()):   mask[torch.arange(mask.shape[1]) >= lengths.unsqueeze(1)] = True
     mask[i, length:] = True
-
-for label in labels.tolist():                   counts.index_add_(0, labels, torch.ones_like(labels))
-    counts[label] += 1
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from dynalint_rules._code.names import around, kind_of_name, loads
 from dynalint_rules._code.raising import is_plain
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.truth import is_tensor_test
+from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.text import LOOSE, held_together
 
 
@@ -256,7 +257,7 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
 def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
     """Return `x[place] = value` as an assignment of a changed copy, or None unless the function created `x`.
 
-    The same applies to augmented assignments such as `x[place] += value`.
+    The same applies to augmented assignments such as `x[place] += value` at a place that is not a tensor.
     """
     if not isinstance(statement, ast.Assign | ast.AugAssign):
         return None
@@ -270,9 +271,19 @@ def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
     scope.made[read] = scope.kind(owner)
     scope.composed.add(read)
     operator = statement.op if isinstance(statement, ast.AugAssign) else None
-    if not isinstance(operator, ast.Add | ast.Sub | ast.Mult | ast.Div | None):
+    known = isinstance(operator, ast.Add | ast.Sub | ast.Mult | ast.Div) and is_fixed(scope, target.slice)
+    if operator is not None and not known:
         return None
     return Assignment(owner.id, read, statement, operator, place=target.slice)
+
+
+def is_fixed(scope: Scope, index: ast.expr) -> bool:
+    """Return whether Python knows the place that an index stands for. A tensor may be valid on one path only."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    slices = [one for one in parts if isinstance(one, ast.Slice)]
+    places = [one for one in parts if not isinstance(one, ast.Slice | ast.Constant)]
+    places += [bound for one in slices for bound in (one.lower, one.upper, one.step) if bound is not None]
+    return all(is_whole(scope.kind(one)) for one in places)
 
 
 def _one_by_one(

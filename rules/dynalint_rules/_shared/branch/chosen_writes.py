@@ -20,14 +20,13 @@ from dynalint_rules._code.growth import related
 from dynalint_rules._code.names import names, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import self_name
-from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, split_test, statements_after
+from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, is_fixed, split_test, statements_after
 from dynalint_rules._shared.branch.branch_values import (
     NO_RAISE,
 )
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.domain import has_gradients
 from dynalint_rules._shared.branch.truth import truth_of
-from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.text import atom
 
 _TITLE = "Write the result of `torch.where` on every call"
@@ -141,7 +140,7 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
     if tensor is None or tensor.origin == "parameter" or not _fits(scope, tensor, value):
         return None
     if isinstance(target, ast.Subscript):
-        if not _is_fixed(scope, target.slice) or (not number and has_gradients(scope, value)):
+        if not is_fixed(scope, target.slice) or (not number and has_gradients(scope, value)):
             return None
     elif isinstance(statement, ast.Assign) and number:
         return None
@@ -153,15 +152,6 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
     new = f"{owner} {sign} {text if isinstance(value, ast.Constant) else atom(value, text)}"
     neutral = "0" if sign in ("+", "-") else "1"
     return None if sign is None else _Write(statement, owner, owner, new, sign=sign, operand=text, neutral=neutral)
-
-
-def _is_fixed(scope: Scope, index: ast.expr) -> bool:
-    """Return whether Python knows the place that an index stands for. A tensor may be valid on one path only."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    slices = [one for one in parts if isinstance(one, ast.Slice)]
-    places = [one for one in parts if not isinstance(one, ast.Slice | ast.Constant)]
-    places += [bound for one in slices for bound in (one.lower, one.upper, one.step) if bound is not None]
-    return all(is_whole(scope.kind(one)) for one in places)
 
 
 def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _Write | None:

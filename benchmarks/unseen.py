@@ -50,8 +50,8 @@ _OF_A_TEST = 4  # parameter sets kept for a test
 _AFTER = frozenset({"Missing tp_iternext", "Read uninitialized cell", "Uninitialized nn.Module"})
 # The names of the functions that Dynamo makes for the code after a break start with this.
 _RESUMED = "torch_dynamo_resume_in_"
-# Dynamo's name for a mock in a test.
-_MOCK = "CallableMixin"
+# Dynamo's names for mocks and for the assertions of a test, which may be in what a test hands to a module.
+_OF_TEST = re.compile(r"CallableMixin|`TestCase\.")
 Place = tuple[str, int]
 _PLACE = re.compile(r'(?:# |File ")(\S+\.py)(?::|", line )(\d+)')
 _TESTS = re.compile(r"/tests?/|/test_[^/]*$|_test\.py$|/conftest\.py$")
@@ -337,7 +337,7 @@ class Seen:
         self.traced |= captured
         # If compiling raised, the later calls that would have recompiled were never made.
         self.settled |= captured if record["status"] == "ok" else set()
-        for one in (one for one in record["breaks"] if _MOCK not in one["reason"]):
+        for one in (one for one in record["breaks"] if not _OF_TEST.search(one["reason"])):
             place = statements.at(record["file"], one["frames"][-1][0])
             if one.get("verdict") == "cascade":
                 self.vanishing.add(place)

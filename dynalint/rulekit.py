@@ -43,7 +43,7 @@ from dynalint.analysis.events import (
 from dynalint.analysis.exits import fails, leads_to_raise
 from dynalint.analysis.externals import PROGRESS_BARS
 from dynalint.analysis.functions import DISABLED
-from dynalint.analysis.given_up import called_function, ends_function, way
+from dynalint.analysis.given_up import called_function, ends_function, is_scripted, way
 from dynalint.analysis.hooks import HOOKED
 from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, Import, ModuleInfo, walk_function
 from dynalint.analysis.project import Project
@@ -112,6 +112,7 @@ __all__ = [
     "has_decorator",
     "index_parts",
     "is_mask",
+    "is_scripted",
     "is_test",
     "k",
     "leads_to_raise",

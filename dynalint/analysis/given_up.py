@@ -77,6 +77,14 @@ def runs_always(event: Event, project: Project) -> bool:
     return certain and not way(event.node, project.parents(event.function))
 
 
+def is_scripted(function: FunctionInfo) -> bool:
+    """Return whether a function is decorated with `@torch.jit.script`.
+
+    Dynamo traces such a function as if it were Python. At the first break, it calls the script instead.
+    """
+    return "script" in function.decorators
+
+
 def ends_function(event: Event, parents: Parents) -> bool:
     """Return whether a graph break at an event makes Dynamo skip the whole function because of the enclosing loop.
 

@@ -30,6 +30,7 @@ _KEEPING = frozenset(
 _REDUCING = frozenset(
     "all amax amin aminmax any argmax argmin logsumexp max mean median min mode nanmean nansum norm prod sum".split()
 )
+_UNIQUE = ("unique", "unique_consecutive")
 _LIKE_THE_OTHER = frozenset(("expand_as", "view_as", "reshape_as", "searchsorted", "take"))
 _MORE = {**dict.fromkeys(("unsqueeze", "stack", "one_hot"), 1), **dict.fromkeys(("diagonal", "select", "unbind"), -1)}
 FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
@@ -50,7 +51,9 @@ def with_rank(
         apart = name.endswith(".norm") and (len(others) > 1 or "dim" in keywords)
         if kind.rank is not None and not apart:
             return kind
-        rank = _rank(name, tensors, args, keywords, method=method)
+        # With other results, `unique` returns a tuple, which also has a tensor of the input's rank.
+        single = name.rpartition(".")[2] in _UNIQUE and "dim" not in keywords and len(others) < 2
+        rank = 1 if single else _rank(name, tensors, args, keywords, method=method)
         return kind if rank == kind.rank else replace(kind, rank=rank)
     if isinstance(kind, k.Sequence) and kind.type == "tuple" and all(isinstance(one, k.Tensor) for one in _items(kind)):
         last = name.rpartition(".")[2]

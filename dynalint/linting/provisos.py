@@ -16,7 +16,16 @@ from collections.abc import Collection, Sequence
 from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension, sees_tensor
 from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.exits import is_passed_by_all
-from dynalint.analysis.given_up import Parents, Way, ancestors, calls_in_loops, ends_function, runs_always, way
+from dynalint.analysis.given_up import (
+    Parents,
+    Way,
+    ancestors,
+    calls_in_loops,
+    ends_function,
+    is_scripted,
+    runs_always,
+    way,
+)
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.project import Project
@@ -60,7 +69,8 @@ def _ending(
 ) -> list[Event]:
     """Return the breaks that make Dynamo give up on a function: its own, and calls in loops to functions that break."""
     parents = project.parents(function)
-    own = [event for event in events if event in refused or ends_function(event, parents)]
+    scripted = is_scripted(function)
+    own = [event for event in events if scripted or event in refused or ends_function(event, parents)]
     return sorted([*own, *calls_in_loops(function, breaking, project)], key=_place)
 
 

@@ -51,6 +51,7 @@ def codes(lines: str, index: str) -> list[str]:
         ("b, n = t.shape; i = t.repeat(2, 1, 1)", "i[0, 0, 0]"),
         ("b, n = t.shape; i = (t @ torch.arange(n)).long()", "i[0]"),
         ("i = torch.triu_indices(3, 3)[0]", "i[0]"),
+        ("i = t.unique()", "i[0]"),
         ("i = torch.arange(6).take(t.view(-1))", "i[0]"),
     ],
 )

@@ -41,6 +41,13 @@ t.median(0)[0]
 t.mode()[0]
 t.mode(0)[0]
 t.nonzero()
+t.unique()
+torch.unique(t, sorted=False)
+torch.unique(t, return_counts=True)[0]
+t.unique(dim=0)
+t.unique(True, False, False, 1)
+t.unique_consecutive()
+t.unique_consecutive(dim=1)
 t.nonzero(as_tuple=True)[0]
 torch.nonzero(t, as_tuple=True)[1]
 torch.where(t > 0)[0]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from dynalint.rulekit import ClassInfo, FunctionInfo, Project, is_test, k, walk_function
+from dynalint.rulekit import ClassInfo, FunctionInfo, Project, is_test, k, walk_function, way
 
 _EMPTY = frozenset({"dict", "OrderedDict", "list", "set"})
 _FACTORIES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "tensor", "Tensor", "FloatTensor"})
@@ -151,7 +151,28 @@ def without_flags(test: ast.expr, function: FunctionInfo, project: Project) -> a
 
 def is_taken(node: ast.AST, arm: str, function: FunctionInfo, project: Project) -> bool:
     """Return whether a branch is taken if flags of the object and of the function have their defaults."""
-    return isinstance(node, ast.If) and _is_taken_by_default(node.test, function, project, way=arm == "body")
+    chosen = arm == "body"
+    return isinstance(node, ast.If | ast.IfExp) and _is_taken_by_default(node.test, function, project, way=chosen)
+
+
+def is_behind_flag(function: FunctionInfo, project: Project) -> bool:
+    """Return whether all callers reach a method or property only with a flag of their object that may be off."""
+    ways = [
+        way(node, project.parents(caller))
+        for caller in function.called_by
+        for node in walk_function(caller.node)
+        if isinstance(node, ast.Attribute) and node.attr == function.name
+    ]
+    return bool(ways) and all(any(_is_open(arm, function, project) for arm in one) for one in ways)
+
+
+def _is_open(arm: tuple[ast.AST, str], function: FunctionInfo, project: Project) -> bool:
+    """Return whether a branch depends on a flag of the object that does not take it by default."""
+    node, field = arm
+    test = node.test if isinstance(node, ast.If | ast.IfExp) else None
+    flag = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    own = isinstance(flag, ast.Attribute) and isinstance(flag.value, ast.Name) and flag.value.id == "self"
+    return own and not is_taken(node, field, function, project)
 
 
 def _is_taken_by_default(test: ast.expr, function: FunctionInfo, project: Project, *, way: bool) -> bool:

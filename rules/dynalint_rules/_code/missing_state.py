@@ -17,6 +17,7 @@ from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange
 from dynalint_rules._code.growth import other_changes, same, state_name
 from dynalint_rules._code.initial import (
     initial,
+    is_behind_flag,
     is_empty_tensor,
     is_filled,
     is_hasattr,
@@ -93,6 +94,7 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
         and not any(_sets_back(statement, found, state, kinds) for _, statement in others)
         and all(node is found.statement or is_taken(node, arm, function, project) for node, arm in arms)
         and not _may_leave(event, found, project)
+        and not is_behind_flag(function, project)
     )
 
 

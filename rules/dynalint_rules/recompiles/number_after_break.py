@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violation, k, walk
+from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violation, is_scripted, k, walk
 from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
@@ -109,6 +109,8 @@ class _Reading:
 
     def is_captured(self, event: Call) -> bool:
         """Return whether Dynamo resumes after the break. It does not do so in a loop, `try` or `with`."""
+        if is_scripted(self._function):
+            return False
         interpreter = self._project.interpreter
         contexts = interpreter.contexts.get(self._function, ()) if interpreter is not None else ()
         breaks = [

@@ -25,12 +25,11 @@ _TOLD = {
     "Tensor.backward": "runs a backward pass",
     "torch.autograd.backward": "runs a backward pass",
     "accelerate.Accelerator.backward": "runs a backward pass",
-    "torch.optim.Optimizer.step": "steps an optimizer",
-    "torch.optim.Optimizer.zero_grad": "steps an optimizer",
     "torch.utils.data.DataLoader": "loads data",
     **dict.fromkeys(PROGRESS_BARS, "shows progress"),
 }
 _DRAWING = ("matplotlib.", "PIL.ImageDraw.")
+_OPTIMIZERS = "torch.optim."
 # These count even inside a conditional branch.
 _TRAINING = ("runs a backward pass", "steps an optimizer")
 _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.DistributedDataParallel")
@@ -40,7 +39,7 @@ _TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
 
 def suggests_eager(callee: str) -> bool:
     """Return whether calling `callee`, a dotted name, suggests that the code around it is not meant to be compiled."""
-    return callee in _TOLD or callee.startswith(_DRAWING)
+    return callee in _TOLD or callee.startswith((*_DRAWING, _OPTIMIZERS))
 
 
 def _doubt_from(event: Event) -> str:
@@ -49,8 +48,8 @@ def _doubt_from(event: Event) -> str:
         return ""
     if event.callee.startswith(_DRAWING):
         return "draws"
-    owner, _, method = event.callee.rpartition(".")
-    return _TOLD.get(f"torch.optim.Optimizer.{method}" if owner.startswith("torch.optim.") else event.callee, "")
+    # Code that creates an optimizer steps it, too, and may do so in a closure.
+    return "steps an optimizer" if event.callee.startswith(_OPTIMIZERS) else _TOLD.get(event.callee, "")
 
 
 def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -> dict[FunctionInfo, str]:

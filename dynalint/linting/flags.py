@@ -104,8 +104,10 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
     flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
     breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
     refused = {one.event for one in breaks if one.refused}
-    known = provisos([flag.event for flag in breaks], refused, project)
+    known, skipped = provisos([flag.event for flag in breaks], refused, project)
     for flag in flags:
+        if flag.category == "recompile" and flag.event in skipped:
+            continue  # nothing is compiled after this break
         open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
         yield replace(flag, proviso=known[flag.event]) if open_ else flag
     certain = [flag.event for flag in breaks if flag.event not in known]

@@ -32,12 +32,15 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 
 
-def provisos(events: Sequence[Event], refused: Collection[Event], project: Project) -> dict[Event, str]:
+def provisos(
+    events: Sequence[Event], refused: Collection[Event], project: Project
+) -> tuple[dict[Event, str], Collection[Event]]:
     """Return the conditions for the uncertain graph breaks among `events`. Each condition is the end of a sentence.
 
-    Dynamo never resumes after the events in `refused`.
+    Dynamo never resumes after the events in `refused`. The second result are the events that it never reaches.
     """
     found: dict[Event, str] = {}
+    skipped: set[Event] = set()
     certain: dict[FunctionInfo, list[Event]] = defaultdict(list)
     for event in events:
         if isinstance(event.node, ast.Call) and event.condition is event.node.func:
@@ -52,12 +55,13 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
     for function, own in certain.items():
         for event, other, always in _hidden(own, _ending(function, own, refused, breaking, project), project):
             line = other.node.lineno
+            skipped |= {event} if always else set()
             found[event] = (
                 f"the whole function currently runs in eager mode because of line {line}, so this is the next break"
                 if always
                 else f"if line {line} runs, the whole function runs in eager mode; otherwise, the graph breaks here"
             )
-    return found
+    return found, skipped
 
 
 def _ending(

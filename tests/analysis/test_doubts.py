@@ -83,6 +83,24 @@ def test_a_backward_pass_that_a_library_runs_counts(tmp_path: Path) -> None:
     assert doubts(tmp_path, text) == ["`Trainer.forward` runs a backward pass"]
 
 
+def test_what_makes_an_optimizer_steps_it_in_a_closure(tmp_path: Path) -> None:
+    code = """
+    class Scaler(nn.Module):
+        def forward(self, x):
+            scale = torch.ones(1, requires_grad=True)
+            optimizer = torch.optim.LBFGS([scale])
+
+            def closure():
+                loss = (x * scale).square().sum()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+            return clipped(x * scale)
+    """
+    assert doubts(tmp_path, code) == ["`Scaler.forward` steps an optimizer"]
+
+
 def test_code_that_a_plain_module_reaches_too_is_not_doubted(tmp_path: Path) -> None:
     (found,) = check(tmp_path, TRAINING + PLAIN)
     assert (found.doubt, found.region) == ("", ("Net.forward", "clipped"))

@@ -180,10 +180,13 @@ class Hierarchy:
 
     def class_attribute(self, cls: ClassInfo, name: str) -> Kind:
         """Return the join of the kinds stored in `self.name` by `cls` and its bases, or `NOTHING` if there are none."""
+        found = NOTHING
         for one in self.mro(cls):
             if name in one.attributes:
-                return one.attributes[name]
-        return NOTHING
+                found = one.attributes[name] if found is NOTHING else join(found, one.attributes[name])
+                if any(function.name == "__init__" for function, _ in one.stores.get(name, ())):
+                    return found  # what its bases store is replaced
+        return found
 
     # Subclasses.
 

@@ -185,6 +185,8 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         kind = _of_torch_class(frame, owner, "torch.nn.Module", name)
     if isinstance(kind, k.Unknown):
         kind = _held(declared_attribute(frame.interpreter, owner.cls, name), name)
+    if isinstance(kind, k.Unknown) and (below := list(_chosen_below(frame, owner.cls, name))):
+        return join_all(below)  # an abstract class leaves the choice to its subclasses
     return delegated(frame, owner, name, member) if isinstance(kind, k.Unknown) else kind
 
 

@@ -184,10 +184,15 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
     if isinstance(kind, k.Unknown) and project.is_module_class(owner.cls):
         kind = _of_torch_class(frame, owner, "torch.nn.Module", name)
     if isinstance(kind, k.Unknown):
-        kind = _held(declared_attribute(frame.interpreter, owner.cls, name), name)
-    if isinstance(kind, k.Unknown) and (below := list(_chosen_below(frame, owner.cls, name))):
-        return join_all(below)  # an abstract class leaves the choice to its subclasses
+        kind = _declared(frame, owner, name)
     return delegated(frame, owner, name, member) if isinstance(kind, k.Unknown) else kind
+
+
+def _declared(frame: Frame, owner: k.Instance, name: str) -> Kind:
+    """Return what an annotation gives, or else what subclasses choose. An abstract class leaves the choice to them."""
+    kind = _held(declared_attribute(frame.interpreter, owner.cls, name), name)
+    below = list(_chosen_below(frame, owner.cls, name)) if isinstance(kind, k.Unknown) else []
+    return join_all(below) if below else kind
 
 
 def _is_choice(kind: Kind) -> bool:

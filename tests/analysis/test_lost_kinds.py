@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 
+import dynalint
 from dynalint.analysis import analyze
 from dynalint.analysis.events import Branch, Call, Subscript
 from dynalint.analysis.kinds import Sequence, Tensor, only_tensor
@@ -954,3 +956,51 @@ class Model(nn.Module):
     (tmp_path / "code.py").write_text(HEAD + code)
     events = analyze([tmp_path / "code.py"]).events
     assert len([one for one in events if isinstance(one, Subscript) and is_mask(one.index)]) == masks
+
+
+def found(text: str) -> list[str]:
+    head = "import torch\nfrom collections.abc import Callable\nfrom typing import ClassVar\nfrom torch import nn\n"
+    return [one.code for one in dynalint.check_source("m.py", head + textwrap.dedent(text))]
+
+
+def test_what_other_code_stores_does_not_replace_what_a_base_stores() -> None:
+    text = """
+    class Base(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.observes = True
+
+    class Observer(Base):
+        def __init__(self):
+            super().__init__()
+
+        def forward(self, x: torch.Tensor):
+            if self.observes:
+                if x.sum() > 0:
+                    x = -x
+            return x
+
+    def switched_off():
+        observer = Observer()
+        observer.observes = False
+        return observer
+    """
+    assert found(text) == ["DYN101"]
+
+
+@pytest.mark.parametrize("declared", ["", "layer: ClassVar[Callable[..., nn.RNNBase]]", "layer = None"])
+def test_a_class_that_only_a_subclass_chooses(declared: str) -> None:
+    text = f"""
+    class Mixer(nn.Module):
+        {declared}
+        def __init__(self, size: int):
+            super().__init__()
+            self.layers = self.layer(size, size)
+
+        def forward(self, x: torch.Tensor):
+            return self.layers(x)[0]
+
+    class Long(Mixer):
+        layer = nn.LSTM
+    """
+    assert found(text) == ["DYN601"]

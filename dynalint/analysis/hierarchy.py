@@ -180,7 +180,7 @@ class Hierarchy:
 
     def class_attribute(self, cls: ClassInfo, name: str) -> Kind:
         """Return the join of the kinds stored in `self.name` by `cls` and its bases, or `NOTHING` if there are none."""
-        found = NOTHING
+        found: Kind = NOTHING
         for one in self.mro(cls):
             if name in one.attributes:
                 found = one.attributes[name] if found is NOTHING else join(found, one.attributes[name])

@@ -29,7 +29,7 @@ _TOLD = {
     **dict.fromkeys(PROGRESS_BARS, "shows progress"),
 }
 _DRAWING = ("matplotlib.", "PIL.ImageDraw.")
-_OPTIMIZERS = "torch.optim."
+_OPTIMIZERS = re.compile(r"torch\.optim\.(?!lr_scheduler\.|swa_utils\.)(\w+|\w+\.(step|zero_grad))")
 # These count even inside a conditional branch.
 _TRAINING = ("runs a backward pass", "steps an optimizer")
 _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.DistributedDataParallel")
@@ -39,7 +39,7 @@ _TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
 
 def suggests_eager(callee: str) -> bool:
     """Return whether calling `callee`, a dotted name, suggests that the code around it is not meant to be compiled."""
-    return callee in _TOLD or callee.startswith((*_DRAWING, _OPTIMIZERS))
+    return callee in _TOLD or callee.startswith(_DRAWING) or _OPTIMIZERS.fullmatch(callee) is not None
 
 
 def _doubt_from(event: Event) -> str:
@@ -49,7 +49,7 @@ def _doubt_from(event: Event) -> str:
     if event.callee.startswith(_DRAWING):
         return "draws"
     # Code that creates an optimizer steps it, too, and may do so in a closure.
-    return "steps an optimizer" if event.callee.startswith(_OPTIMIZERS) else _TOLD.get(event.callee, "")
+    return "steps an optimizer" if _OPTIMIZERS.fullmatch(event.callee) else _TOLD.get(event.callee, "")
 
 
 def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -> dict[FunctionInfo, str]:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from dynalint.analysis import torch_api
-from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo, walk_function
 from dynalint.analysis.kinds import NOTHING, Class, External, Instance, Kind, join, join_all, present
 from dynalint.analysis.observers import observer
 from dynalint.analysis.public import is_public_class
@@ -184,7 +184,8 @@ class Hierarchy:
         for one in self.mro(cls):
             if name in one.attributes:
                 found = one.attributes[name] if found is NOTHING else join(found, one.attributes[name])
-                if any(function.name == "__init__" for function, _ in one.stores.get(name, ())):
+                own = [function.name for function, _ in one.stores.get(name, ()) if function.owner is one]
+                if any(function == "__init__" or function in _called_at_first(one) for function in own):
                     return found  # what its bases store is replaced
         return found
 
@@ -313,3 +314,12 @@ def _is_torch_module(name: str) -> bool:
         return True
     found = torch_api.torch_class(name)
     return found is not None and found.is_module
+
+
+def _called_at_first(cls: ClassInfo) -> frozenset[str]:
+    """Return the names of the methods that the constructor calls on its object."""
+    constructor = cls.methods.get("__init__")
+    if constructor is None:
+        return frozenset()
+    calls = (node.func for node in walk_function(constructor.node) if isinstance(node, ast.Call))
+    return frozenset(one.attr for one in calls if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name))

@@ -37,7 +37,7 @@ def provisos(
 ) -> tuple[dict[Event, str], Collection[Event]]:
     """Return the conditions for the uncertain graph breaks among `events`. Each condition is the end of a sentence.
 
-    Dynamo never resumes after the events in `refused`. The second result are the events that it never reaches.
+    Dynamo never resumes after the events in `refused`. The second result holds the events that it never reaches.
     """
     found: dict[Event, str] = {}
     skipped: set[Event] = set()

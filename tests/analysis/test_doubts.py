@@ -83,6 +83,20 @@ def test_a_backward_pass_that_a_library_runs_counts(tmp_path: Path) -> None:
     assert doubts(tmp_path, text) == ["`Trainer.forward` runs a backward pass"]
 
 
+def test_an_average_of_the_weights_steps_no_optimizer(tmp_path: Path) -> None:
+    code = """
+    class Student(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(8, 8)
+            self.teacher = torch.optim.swa_utils.AveragedModel(self.fc)
+
+        def forward(self, x):
+            return clipped(self.fc(x) - self.teacher(x))
+    """
+    assert doubts(tmp_path, code) == [""]
+
+
 def test_what_makes_an_optimizer_steps_it_in_a_closure(tmp_path: Path) -> None:
     code = """
     class Scaler(nn.Module):

@@ -984,8 +984,37 @@ def test_what_other_code_stores_does_not_replace_what_a_base_stores() -> None:
         observer = Observer()
         observer.observes = False
         return observer
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.observer = Observer()
+            self.observer.observes = False
     """
     assert found(text) == ["DYN101"]
+
+
+def test_what_a_constructor_stores_through_a_method_replaces_what_a_base_stores() -> None:
+    text = """
+    class Base(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.threshold = None
+
+    class Thresholded(Base):
+        def __init__(self):
+            super().__init__()
+            self._build()
+
+        def _build(self):
+            self.threshold = 0.5
+
+        def forward(self, x: torch.Tensor):
+            if self.threshold is None and x.sum() > 0:
+                x = -x
+            return x
+    """
+    assert not found(text)
 
 
 @pytest.mark.parametrize("declared", ["", "layer: ClassVar[Callable[..., nn.RNNBase]]", "layer = None"])

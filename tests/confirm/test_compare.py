@@ -189,9 +189,14 @@ def test_calls_that_leave_traces(make: Callable[[], Callable[..., object]], expe
     assert leaves_traces(make, ((-CALLS[1][0][0],), {})) is expected
 
 
-@pytest.mark.parametrize(("weight", "bias", "expected"), [(0.5, 1e-3, True), (0.5, 0.1, False), (1e-3, 1e-3, False)])
-def test_what_is_left_of_a_gradient_that_cancels_out_is_rounding(weight: float, bias: float, expected: bool) -> None:
-    def seen(error: float) -> Observation:
-        return Observation(gradients={"weight": torch.full((4,), weight), "bias": torch.tensor([0.0, error, -error])})
+@pytest.mark.parametrize(
+    ("weight", "bias", "became", "expected"),
+    [(0.5, 0.0, 1e-3, True), (0.5, 0.0, 0.1, False), (1e-3, 0.0, 1e-3, False), (100.0, 0.5, -0.4, False)],
+)
+def test_what_is_left_of_a_gradient_that_cancels_out_is_rounding(
+    weight: float, bias: float, became: float, expected: bool
+) -> None:
+    def seen(value: float) -> Observation:
+        return Observation(gradients={"weight": torch.full((4,), weight), "bias": torch.tensor([0.0, value, -value])})
 
-    assert no_less_accurate(seen(0.0), seen(bias), seen(0.0), Equality(practical=True)) is expected
+    assert no_less_accurate(seen(bias), seen(became), seen(bias), Equality(practical=True)) is expected

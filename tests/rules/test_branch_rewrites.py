@@ -1937,3 +1937,60 @@ def test_the_rest_of_an_outer_iteration_does_not_follow_an_else() -> None:
 def test_divisors_that_the_code_keeps_from_zero(divisor: str, guarded: bool) -> None:
     body = f"eps, steps = 0.1, -1.0\nif x.sum() > 0:\n    x = x / ({divisor})\nreturn x"
     assert (f"torch.where(condition, {divisor}, 1)" in fixed(body)) == guarded
+
+
+WRITES = """\
+import torch
+from torch import nn
+
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4, dtype=torch.float64))
+        self.register_buffer("ready", torch.zeros(1, dtype=torch.bool))
+        self.register_buffer("center", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor):
+        self.update(x)
+        return x * self.total[0] + self.center
+
+    def update(self, x: torch.Tensor):
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "new"),
+    [
+        (
+            "if x.max() > 1:\n    self.total[0] += 0.1",
+            "self.total[0] = torch.where(x.max() > 1, self.total[0] + 0.1, self.total[0])",
+        ),
+        ("if x.max() > 1:\n    self.total[0] += 2", "self.total[0] += torch.where(x.max() > 1, 2, 0)"),
+        ("if x.max() > 1:\n    self.total[0] = 0.1", "self.total[0] = torch.where(x.max() > 1, 0.1, self.total[0])"),
+        (
+            "if x.max() > 1:\n    self.total[0] += 1\n    self.center.zero_()\nelse:\n    self.total[0] += 1",
+            "condition = x.max() > 1\nself.total[0] += 1\nself.center.masked_fill_(condition, 0)",
+        ),
+    ],
+)
+def test_elements_of_buffers_keep_their_precision(body: str, new: str) -> None:
+    code = WRITES + textwrap.indent(body, " " * 8) + "\n"
+    text = StaticView(Case(BranchOnTensor(), Example("x", code)), [BranchOnTensor()]).fixed
+    assert textwrap.dedent(text.removeprefix(WRITES)).rstrip("\n") == new
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if x.max() > 1:\n    self.total[0] = 0.1\nelse:\n    self.total[0] = 0.3",
+        "if not self.ready:\n    self.ready[0] = True\n    self.center.copy_(x.mean(0).detach())",
+        "if x.max() > 1:\n    self.center[:2] = x.detach()[0, :2]",
+        "if x.max() > 1:\n    self.center[x.argmax()] = 2",
+        "if x.max() > 1:\n    self.center[0] = 2\n    self.center.zero_()",
+    ],
+)
+def test_elements_of_buffers_that_are_not_written_on_every_call(body: str) -> None:
+    code = WRITES + textwrap.indent(body, " " * 8) + "\n"
+    (found,) = StaticView(Case(BranchOnTensor(), Example("x", code)), [BranchOnTensor()]).own
+    assert isinstance(found.answer, Declined)

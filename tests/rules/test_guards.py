@@ -507,19 +507,3 @@ def test_what_is_asked_behind_a_level_has_no_effect_of_its_own(rest: str) -> Non
 def test_only_text_that_nothing_else_reads_moves_with_its_output(body: str, moved: bool) -> None:
     first = body.partition("\n")[0]
     assert (f"is_compiling():\n    {first}" in fixed(body)) == moved
-
-
-def test_a_function_that_returns_a_logger_may_set_it_up() -> None:
-    head = (
-        "import logging\n\nimport torch\n\n\ndef set_up():\n    log = logging.getLogger('x')\n    log.propagate = False\n"
-        "    return log\n\n\n@torch.compile\ndef f(x: torch.Tensor):\n"
-    )
-    body = lines(
-        """
-        if x.mean() > 50:
-            log = set_up()
-            log.warning("large values")
-        return x
-        """
-    )
-    assert fixed(body, LogCall(), head) == body.replace("if x", "if not torch.compiler.is_compiling() and x")

@@ -30,7 +30,10 @@ def calls_in_chain(last: ast.Call) -> list[ast.Call]:
     return calls
 
 
-def returns_logger(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a node is a call without arguments of a function that returns a logger, and may set it up."""
-    is_bare = isinstance(node, ast.Call) and not node.args and not node.keywords
-    return is_bare and scope.kind(node) == k.Object("logging.Logger")
+def reads_among(scope: Scope, node: ast.expr) -> list[ast.Call]:
+    """Return the calls of `.item()` that arithmetic makes a number of, as in `2 * t.item() + 1`."""
+    if isinstance(node, ast.BinOp):
+        return [*reads_among(scope, node.left), *reads_among(scope, node.right)]
+    if isinstance(node, ast.UnaryOp):
+        return reads_among(scope, node.operand)
+    return [node] if isinstance(node, ast.Call) and callee(scope, node) == "Tensor.item" else []

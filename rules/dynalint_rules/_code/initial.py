@@ -158,12 +158,12 @@ def is_taken(node: ast.AST, arm: str, function: FunctionInfo, project: Project) 
 def is_behind_flag(function: FunctionInfo, project: Project) -> bool:
     """Return whether all callers reach a method or property only with a flag of their object that may be off."""
     ways = [
-        way(node, project.parents(caller))
+        (caller, way(node, project.parents(caller)))
         for caller in function.called_by
         for node in walk_function(caller.node)
         if isinstance(node, ast.Attribute) and node.attr == function.name
     ]
-    return bool(ways) and all(any(_is_open(arm, function, project) for arm in one) for one in ways)
+    return bool(ways) and all(any(_is_open(arm, caller, project) for arm in one) for caller, one in ways)
 
 
 def _is_open(arm: tuple[ast.AST, str], function: FunctionInfo, project: Project) -> bool:

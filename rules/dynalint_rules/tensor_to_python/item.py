@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw, walk
-from dynalint_rules._code.calls import callee
+from dynalint_rules._code.calls import callee, reads_among
 from dynalint_rules._code.known_numbers import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_number
@@ -98,18 +98,13 @@ def _position(read: tuple[ast.Call, ast.expr]) -> tuple[int, int]:
 def _others_beside(scope: Scope, node: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
     """Return the other calls of `.item()` in the test of an `if`, or in a `min` or `max`, each with its tensor."""
     top: ast.expr = node
-    outer: ast.expr | None = None
+    reads: list[ast.Call] = []
     while isinstance(parent := scope.parents[top], ast.BoolOp | ast.UnaryOp | ast.Compare | ast.BinOp | ast.Call):
         if isinstance(parent, ast.Call):
-            if callee(scope, parent) not in EXTREMES:
+            if callee(scope, parent) not in EXTREMES or len(parent.args) != 2:
                 break
-            outer = parent
+            reads += [read for argument in parent.args for read in reads_among(scope, argument) if read not in reads]
         top = parent
     if isinstance(parent, ast.If) and parent.test is top:
-        outer = top
-    reads = [one for one in walk(outer) if isinstance(one, ast.Call) and one is not node] if outer is not None else []
-    return [
-        (one, one.func.value)
-        for one in reads
-        if isinstance(one.func, ast.Attribute) and callee(scope, one) == "Tensor.item"
-    ]
+        reads = [one for one in walk(top) if isinstance(one, ast.Call) and callee(scope, one) == "Tensor.item"]
+    return [(one, one.func.value) for one in reads if isinstance(one.func, ast.Attribute) and one is not node]

@@ -18,6 +18,7 @@ from dynalint.rulekit import (
     leads_to_raise,
     rw,
     torch_api,
+    walk_function,
 )
 from dynalint_rules._code.scope import Scope
 
@@ -141,6 +142,8 @@ class UntracedTorch(Rule):
             return Rewrite("Use the device of an empty tensor", "safe", edits, imports=scope.imports)
         if event.callee in _OBSERVING or event.callee.endswith(("Observer", "FakeQuantize")):
             return Declined("the observer has to see each tensor, which compiled code cannot do without a graph break")
+        if event.callee == _DIVERGENCE:
+            return Declined(f"the formula depends on the distributions; {_DOES[_DIVERGENCE]}")
         if event.callee in _DOES:
             return Declined(f"the function does more than return information; {_DOES[event.callee]}")
         if event.callee.startswith(("Tensor.", "dtype.")):
@@ -152,16 +155,25 @@ class UntracedTorch(Rule):
 
 
 def _are_compared(event: Call, project: Project) -> bool:
-    """Return whether the two distributions are of the same type, with several formulas for their divergence."""
-    kinds = [project.kinds(event.function).get(one) for one in event.node.args]
-    types = [one.type if isinstance(one, k.Object) else "" for one in kinds]
-    return len(types) == 2 and types[0] == types[1] and types[0] in _SEVERAL
+    """Return whether this is the first call for a type of distribution with several formulas for their divergence."""
+    kinds = project.kinds(event.function)
+
+    def types(call: ast.Call) -> list[str]:
+        return [getattr(kinds.get(one), "type", "") for one in call.args]
+
+    calls = [one for one in walk_function(event.function.node) if isinstance(one, ast.Call)]
+    same = [
+        one for one in calls if kinds.get(one.func) == kinds.get(event.node.func) and types(one) == types(event.node)
+    ]
+    first, *others = types(event.node) or [""]
+    return others == [first] and first in _SEVERAL and all(event.node.lineno <= one.lineno for one in same)
 
 
 def _is_of_plain_type(scope: Scope, call: ast.Call) -> bool:
     """Return whether a call tests for a type without parameters, for which TorchScript has no test of its own."""
     kind = scope.kind(call.args[1]) if len(call.args) == 2 else k.UNKNOWN
-    return isinstance(kind, k.External) and kind.name in _PLAIN_TYPES
+    taken = "isinstance" in scope.function.module.bindings or "isinstance" in scope.function.locals
+    return isinstance(kind, k.External) and kind.name in _PLAIN_TYPES and not taken
 
 
 def _observing(event: Call) -> Violation:

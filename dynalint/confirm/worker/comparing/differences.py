@@ -19,6 +19,8 @@ _MOST_ROUNDED = 32
 _LESS_ACCURATE = 3
 # The error of numbers in a narrow precision, as a fraction.
 _NARROW = 1e-2
+# The size of what is left of a gradient whose terms cancel out, relative to the largest gradient.
+_CANCELLED = 1e-4
 _GRADIENTS = "gradients"
 # The starts of torch's warnings about converting a tensor with gradients to a number and about an old name. Some fixes
 # avoid them.
@@ -114,8 +116,11 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
     """Yield the differences that practical equality allowed, as clauses."""
     gained = [name for name, right in other.gradients.items() if right is not None and one.gradients.get(name) is None]
     yield from (f"{name} has a zero gradient instead of None" for name in gained)
-    for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
-        if right.requires_grad and not left.requires_grad:
+    before, after = dict(tensors_in(one.output)), dict(tensors_in(other.output))
+    for where, right in after.items():
+        if where not in before:
+            yield f"output{where} is a 0-dim tensor instead of a number"
+        elif right.requires_grad and not before[where].requires_grad:
             yield f"output{where} passes on zero gradients where it had none"
     yield from (alias.replace(" shares ", " no longer shares ") for alias in one.aliases if alias not in other.aliases)
 
@@ -124,16 +129,17 @@ def no_less_accurate(one: Observation, other: Observation, wide: Observation, eq
     """Return whether two calls in a narrow precision differ only by rounding, based on a call in a wide precision.
 
     If numbers cancel out, only rounding errors are left. In that case, the second call must be as close to the wide
-    result as the first call, or a gradient must be small compared to the others, whose terms it may be a sum of.
+    result as the first call, or it must be a gradient that is zero compared to the others, and as precise as these.
     """
     if difference(one, other, replace(equality, any_float=True)) is not None:
         return False
     seen = [_floats_of(observation) for observation in (one, other, wide)]
-    largest = max((_rms(true) for name, true in seen[2].items() if name.startswith(_GRADIENTS)), default=0.0)
+    sizes = {name: _rms(true) for name, true in seen[2].items()}
+    gradients = {name: size for name, size in sizes.items() if name.startswith(_GRADIENTS)}
+    largest = max(gradients.values(), default=0.0)
+    sizes |= {name: largest for name, size in gradients.items() if size < _CANCELLED * largest}
     return {*seen[0]} == {*seen[1]} == {*seen[2]} and all(
-        _rms(seen[1][name] - true)
-        <= _LESS_ACCURATE * _rms(seen[0][name] - true)
-        + _NARROW * (largest if name.startswith(_GRADIENTS) else _rms(true))
+        _rms(seen[1][name] - true) <= _LESS_ACCURATE * _rms(seen[0][name] - true) + _NARROW * sizes[name]
         for name, true in seen[2].items()
     )
 

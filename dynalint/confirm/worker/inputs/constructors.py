@@ -92,7 +92,10 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
                 yield from ({**arguments, name: value} for value in revise(arguments[name]))
     divided = _DIVIDED.search(message)
     if divided is not None:
-        yield {name: int(divided[2]) if value == int(divided[1]) else value for name, value in arguments.items()}
+        yield {
+            name: int(divided[2]) if type(value) is int and value == int(divided[1]) else value
+            for name, value in arguments.items()
+        }
     unpacked = _UNPACKED.search(message)
     if unpacked is not None:
         for name, value in ((name, arguments[name]) for name in blamed[:1]):

@@ -10,6 +10,7 @@ import collections.abc
 import dataclasses
 import enum
 import inspect
+import itertools
 import re
 import sys
 import types
@@ -210,9 +211,14 @@ def _concrete(cls: type) -> type:
     """Return a class, or a subclass of an abstract class. If none is imported, its methods return their argument."""
     if not inspect.isabstract(cls):
         return cls
+    below: list[type] = cls.__subclasses__()
+    while below:
+        known = next((one for one in below if not inspect.isabstract(one)), None)
+        if known is not None:
+            return known
+        below = list(itertools.chain.from_iterable(one.__subclasses__() for one in below))
     methods = dict.fromkeys(cls.__abstractmethods__, PassThrough.forward)  # type: ignore[attr-defined]
-    known = map(_concrete, cls.__subclasses__())
-    return next(known, None) or type(cls)(cls.__name__, (cls,), methods)
+    return type(cls)(cls.__name__, (cls,), methods)
 
 
 def constructor_arguments(cls: type, level: GuessLevel | None = None) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from dynalint_rules._code.names import around, kind_of_name, loads
 from dynalint_rules._code.raising import is_plain
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.truth import is_tensor_test
-from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.text import LOOSE, held_together
 
 
@@ -23,9 +22,8 @@ class Assignment:
     """An assignment `name = value`.
 
     An augmented assignment with `operator` stands for `name = name + written`, and the sum is `value`. If `place` is
-    set, the assignment stands for `name[place] = written`, or for `name[place] += written`, where `name` is the only
-    name of a tensor, and `value` contains everything that it reads. If `item` is set, it stands for
-    `name = written[item]`, which is `value`.
+    set, the assignment stands for `name[place] = written`, where `name` is the only name of a tensor, and `value`
+    contains everything that it reads. If `item` is set, it stands for `name = written[item]`, which is `value`.
     """
 
     name: str
@@ -255,14 +253,9 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
 
 
 def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
-    """Return `x[place] = value` as an assignment of a changed copy, or None unless the function created `x`.
-
-    The same applies to augmented assignments such as `x[place] += value` at a place that is not a tensor.
-    """
-    if not isinstance(statement, ast.Assign | ast.AugAssign):
-        return None
-    target, *others = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    if others or not isinstance(target, ast.Subscript):
+    """Return `x[place] = value` as an assignment of a changed copy, or None unless the function created `x`."""
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Subscript):
         return None
     owner = target.value
     if not isinstance(owner, ast.Name) or scope.tensor(owner) is None or not is_own(scope, owner.id, statement):
@@ -270,20 +263,7 @@ def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
     read = ast.copy_location(ast.Tuple([owner, target.slice, statement.value], ast.Load()), statement)
     scope.made[read] = scope.kind(owner)
     scope.composed.add(read)
-    operator = statement.op if isinstance(statement, ast.AugAssign) else None
-    known = isinstance(operator, ast.Add | ast.Sub | ast.Mult | ast.Div) and is_fixed(scope, target.slice)
-    if operator is not None and not known:
-        return None
-    return Assignment(owner.id, read, statement, operator, place=target.slice)
-
-
-def is_fixed(scope: Scope, index: ast.expr) -> bool:
-    """Return whether Python knows the place that an index stands for. A tensor may be valid on one path only."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    slices = [one for one in parts if isinstance(one, ast.Slice)]
-    places = [one for one in parts if not isinstance(one, ast.Slice | ast.Constant)]
-    places += [bound for one in slices for bound in (one.lower, one.upper, one.step) if bound is not None]
-    return all(is_whole(scope.kind(one)) for one in places)
+    return Assignment(owner.id, read, statement, place=target.slice)
 
 
 def _one_by_one(

@@ -224,27 +224,24 @@ def flow_of_sum(scope: Scope, name: str, sides: Sequence[BranchValue], assigned:
     return flow
 
 
-def start_conditions(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
-    """Return the conditions for sums that start with a number, which nothing may be added to.
+def number_conditions(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
+    """Return the conditions for names that hold a number as long as no branch gives them a tensor.
+
+    Raises:
+        Refusal: If code asks which of them they hold.
+    """
+    names = [one.name for one in sides if one.node is None and any(k.is_number(kind) for kind in one.kind.members)]
+    return [condition for name in names if name is not None for condition in start_conditions(scope, name)]
+
+
+def start_conditions(scope: Scope, name: str) -> list[str]:
+    """Return the conditions for a sum that starts with a number, which nothing may be added to.
 
     Raises:
         Refusal: If code asks whether something was added.
     """
-    started = {_first_term(one.node) for one in sides if one.node is not None}
-    conditions: list[str] = []
-    for side in sides:
-        if side.node is None and side.name in started and any(k.is_number(one) for one in side.kind.members):
-            _refuse_asked(scope, side.name)
-            conditions.append(f"other code accepts `{side.name}` as a 0-dim tensor if nothing is added to it")
-    return conditions
-
-
-def _first_term(node: ast.expr) -> str:
-    """Return the name that a sum or difference starts with, or an empty string if there is none."""
-    first = node
-    while isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add | ast.Sub):
-        first = first.left
-    return first.id if isinstance(first, ast.Name) and first is not node else ""
+    _refuse_asked(scope, name)
+    return [f"other code accepts `{name}` as a 0-dim tensor if nothing is added to it"]
 
 
 def _refuse_asked(scope: Scope, name: str) -> None:

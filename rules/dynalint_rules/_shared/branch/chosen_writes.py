@@ -20,13 +20,14 @@ from dynalint_rules._code.growth import related
 from dynalint_rules._code.names import names, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import self_name
-from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, is_fixed, split_test, statements_after
+from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, split_test, statements_after
 from dynalint_rules._shared.branch.branch_values import (
     NO_RAISE,
 )
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.domain import has_gradients
 from dynalint_rules._shared.branch.truth import truth_of
+from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.text import atom
 
 _TITLE = "Write the result of `torch.where` on every call"
@@ -65,8 +66,11 @@ class _Side:
     steps: list[_Write | ast.Assign] = field(default_factory=list)
     values: list[ast.expr] = field(default_factory=list)
 
+    def writes(self) -> list[_Write]:
+        return [one for one in self.steps if isinstance(one, _Write)]
+
     def target_names(self) -> list[str]:
-        return [one.target for one in self.steps if isinstance(one, _Write)]
+        return [one.target for one in self.writes()]
 
 
 def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -120,7 +124,7 @@ def _side_of(scope: Scope, body: Sequence[ast.stmt], statement: ast.If) -> _Side
                 continue
             return None
         found = _write_of(scope, one, side)
-        if found is None or found.tensor in [step.tensor for step in side.steps if isinstance(step, _Write)]:
+        if found is None or found.tensor in [step.tensor for step in side.writes()]:
             return None
         side.steps.append(found)
     return side
@@ -140,7 +144,8 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
     if tensor is None or tensor.origin == "parameter" or not _fits(scope, tensor, value):
         return None
     if isinstance(target, ast.Subscript):
-        if not is_fixed(scope, target.slice) or (not number and has_gradients(scope, value)):
+        scalar = number or (getattr(scope.tensor(value), "rank", None) == 0 and not has_gradients(scope, value))
+        if not _is_fixed(scope, target.slice) or not scalar:
             return None
     elif isinstance(statement, ast.Assign) and number:
         return None
@@ -150,8 +155,25 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
         return _Write(statement, owner, "", text)
     sign = _OPERATORS.get(type(statement.op))
     new = f"{owner} {sign} {text if isinstance(value, ast.Constant) else atom(value, text)}"
+    if sign is None or _is_float(scope, value):
+        return None if sign is None else _Write(statement, owner, owner, new)
     neutral = "0" if sign in ("+", "-") else "1"
-    return None if sign is None else _Write(statement, owner, owner, new, sign=sign, operand=text, neutral=neutral)
+    return _Write(statement, owner, owner, new, sign=sign, operand=text, neutral=neutral)
+
+
+def _is_float(scope: Scope, value: ast.expr) -> bool:
+    """Return whether a value is a number that `torch.where` would make a float32 tensor of, whatever it goes into."""
+    kind = scope.kind(value)
+    return k.is_number(kind) and any(getattr(one, "type", "") not in ("bool", "int") for one in kind.members)
+
+
+def _is_fixed(scope: Scope, index: ast.expr) -> bool:
+    """Return whether Python knows the place that an index stands for. A tensor may be valid on one path only."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    slices = [one for one in parts if isinstance(one, ast.Slice)]
+    places = [one for one in parts if not isinstance(one, ast.Slice | ast.Constant)]
+    places += [bound for one in slices for bound in (one.lower, one.upper, one.step) if bound is not None]
+    return all(is_whole(scope.kind(one)) for one in places)
 
 
 def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _Write | None:
@@ -237,7 +259,9 @@ class _Writer:
         while isinstance(flag, ast.UnaryOp) and isinstance(flag.op, ast.Not):
             flag, self.negated = flag.operand, not self.negated
         tensor = self.scope.tensor(flag)
-        early = {*self.one.target_names()[:-1], *self.other.target_names()[:-1]}
+        sides = (self.one, self.other)
+        early = {name for side in sides for name in side.target_names()[:-1]}
+        early |= {step.tensor for side in sides for step in side.writes() if step.tensor != step.target}
         if isinstance(flag, ast.Attribute) and tensor is not None and tensor.dtype == "bool":
             self.condition = self.scope.text(flag)
             if self.condition not in early:
@@ -282,6 +306,11 @@ class _Writer:
         assert isinstance(step, _Write)
         if isinstance(one, _Write) and isinstance(other, _Write):
             first, last = one.value, other.value
+            if first == last and type(one.statement) is type(other.statement):
+                return self.scope.text(one.statement)
+            given = [side.statement.value for side in (one, other) if isinstance(side.statement, ast.Assign)]
+            if len(given) == 2 and all(_is_float(self.scope, value) for value in given):
+                raise Refusal(f"`{step.target}` may be more precise than `torch.where` of two numbers; write it out")
             if bool(one.owner) != bool(other.owner) or (one.number and other.number):
                 raise Refusal(f"`{step.target}` is written in two ways that cannot be combined; write it out instead")
         elif step.target == self.condition and self._stays_so(step, taken=one is not None):

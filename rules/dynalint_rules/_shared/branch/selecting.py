@@ -36,6 +36,7 @@ from dynalint_rules._shared.branch.branch_values import (
     flow_of_numbers,
     flow_of_sum,
     gradient_conditions,
+    number_conditions,
     reads_of,
     reads_of_number,
     start_conditions,
@@ -59,7 +60,7 @@ from dynalint_rules._shared.text import held_together, indentation, inner_indent
 # With more of them, the new code is harder to read than the branch.
 _MOST_GUARDS = 4
 _MOST_REPEATED = 4
-_OPERATORS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 
 
 @dataclass
@@ -220,7 +221,7 @@ class Writer:
         elif tensor is None or (tensor.rank != 0 if whole is None else replaced):
             return None
         elif whole is None:
-            self.conditions += start_conditions(scope, [BranchValue(None, kind, name), BranchValue(total, added)])
+            self.conditions += start_conditions(scope, name)
         self.conditions += FOR_TENSORS
         texts = ["0", "0"]
         texts[index] = self._operand(total.right, self._rendered(total.right, index), index)
@@ -238,7 +239,7 @@ class Writer:
         return f"{sign}= {held_together(text)}"
 
     def _require_tensors(self, sides: Sequence[BranchValue], target: str | None) -> None:
-        self.conditions += [*require_tensors(self.scope, sides), *start_conditions(self.scope, sides)]
+        self.conditions += [*require_tensors(self.scope, sides), *number_conditions(self.scope, sides)]
         refuse_other_sizes(self.scope, sides)
         self.conditions += FOR_TENSORS
         self.conditions += alias_conditions(self.scope, sides, target, self.chain.head)
@@ -292,9 +293,8 @@ class Writer:
         old = self._rendered(assignment.value.elts[0], index)
         name = self.scope.fresh_name("changed", [*self.plan.temporaries.values(), *self.copies])
         self.copies.append(name)
-        sign = f"{_OPERATORS.get(type(assignment.operator), '')}="
         value = held_together(self._rendered(assignment.written, index))
-        self.lines += [f"{name} = {old}.clone()", f"{name}[{self._rendered(place, index)}] {sign} {value}"]
+        self.lines += [f"{name} = {old}.clone()", f"{name}[{self._rendered(place, index)}] = {value}"]
         self.conditions += [NO_RAISE, FINITE]
         return name
 

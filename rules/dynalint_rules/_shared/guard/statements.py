@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, remembered, rw, walk
-from dynalint_rules._code.calls import callee, returns_logger
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.eager import all_of, is_eager
 from dynalint_rules._code.effects import SHOWS, implies_nothing, is_pure, only_shows_values
 from dynalint_rules._code.names import around, lineage, loads, within
@@ -148,8 +148,7 @@ def only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
         return False
     if not all(callee(scope, one).startswith(SHOWS) or only_shows_values(scope, one) for one in calls):
         return False
-    stay = all(_stays_inside(scope, one, one.value, body) for one in made)
-    if not stay or not all(returns_logger(scope, one.value) or is_pure(scope, one.value) for one in made):
+    if not all(is_pure(scope, one.value) and _stays_inside(scope, one, one.value, body) for one in made):
         return False
     for loop in loops:
         inside = _stays_inside(scope, loop, loop.iter, body) and only_shows(scope, loop.body)

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from dataclasses import replace
 
 from dynalint.rulekit import FunctionInfo, Refusal, k, rw, walk, walk_function
-from dynalint_rules._code.calls import callee
+from dynalint_rules._code.calls import callee, reads_among
 from dynalint_rules._code.eager import is_in_eager_code, is_in_eager_test
 from dynalint_rules._code.names import loads, parameters, statement_of, stores, value_for
 from dynalint_rules._code.passed_values import is_passed_up, parameter_of, results_on_self
@@ -139,15 +139,12 @@ class CallFollower(Follower):
             return
         other = call.args[0] if call.args[1] is node else call.args[1]
         bound, function = ("min", "maximum") if callee(self.scope, call) == "builtins.max" else ("max", "minimum")
-        if self._reads(node) and self._reads(other):
+        if reads_among(self.scope, node) and reads_among(self.scope, other):
             self.flow.edits.append((call.func, rw.name(f"{self.scope.torch}.{function}")))
             self.flow.imports = self.scope.imports
         else:
             limit = {bound: rw.kept(self.scope.file, other)}
             self.flow.edits.append((call, rw.method(rw.kept(self.scope.file, node), "clamp", **limit)))
-
-    def _reads(self, node: ast.expr) -> bool:
-        return any(isinstance(one, ast.Call) and callee(self.scope, one) == "Tensor.item" for one in walk(node))
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Check the expression that uses `node`, and the places where its result is used."""

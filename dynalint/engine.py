@@ -89,10 +89,8 @@ class Checked:
 
     def _whole_fixes(self, starts: Sequence[Linted]) -> Sequence[Fix | None]:
         linted = self.lint.offers.made(self.lint.linted)
-        parts, length = (
-            sum(is_part(one.rewrite) for one in linted),
-            sum(len(file.text) for file in self.lint.analysis.files),
-        )
+        parts = sum(is_part(one.rewrite) for one in linted)
+        length = sum(len(file.text) for file in self.lint.analysis.files)
         views, wide = views_of(self), parts * length <= _MOST_TEXT
 
         def narrowest_first(path: Path) -> Iterator[View]:

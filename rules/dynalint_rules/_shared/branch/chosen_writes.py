@@ -21,9 +21,7 @@ from dynalint_rules._code.names import names, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, split_test, statements_after
-from dynalint_rules._shared.branch.branch_values import (
-    NO_RAISE,
-)
+from dynalint_rules._shared.branch.branch_values import NO_RAISE
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.domain import has_gradients
 from dynalint_rules._shared.branch.truth import truth_of
@@ -154,9 +152,11 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
     if isinstance(statement, ast.Assign):
         return _Write(statement, owner, "", text)
     sign = _OPERATORS.get(type(statement.op))
+    if sign is None:
+        return None
     new = f"{owner} {sign} {text if isinstance(value, ast.Constant) else atom(value, text)}"
-    if sign is None or _is_float(scope, value):
-        return None if sign is None else _Write(statement, owner, owner, new)
+    if _is_float(scope, value):
+        return _Write(statement, owner, owner, new)
     neutral = "0" if sign in ("+", "-") else "1"
     return _Write(statement, owner, owner, new, sign=sign, operand=text, neutral=neutral)
 
@@ -190,10 +190,8 @@ def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _
         return None
     side.values += given
     name, text = scope.text(target), scope.text(owner)
-    value, steps = (
-        text if is_parameter else name,
-        [one.func.attr for one in calls if isinstance(one.func, ast.Attribute)],
-    )
+    value = text if is_parameter else name
+    steps = [one.func.attr for one in calls if isinstance(one.func, ast.Attribute)]
     if steps in (["copy_"], ["fill_"]) and len(given) == len(last.args) == 1:
         number = k.is_number(scope.kind(given[0]))
         return _Write(statement, name, text, scope.text(given[0]), number=number, kept=value)

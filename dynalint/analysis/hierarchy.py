@@ -319,7 +319,9 @@ def _is_torch_module(name: str) -> bool:
 def _called_at_first(cls: ClassInfo) -> frozenset[str]:
     """Return the names of the methods that the constructor calls on its object."""
     constructor = cls.methods.get("__init__")
-    if constructor is None:
+    if constructor is None or not constructor.node.args.args:
         return frozenset()
+    itself = constructor.node.args.args[0].arg
     calls = (node.func for node in walk_function(constructor.node) if isinstance(node, ast.Call))
-    return frozenset(one.attr for one in calls if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name))
+    attributes = (one for one in calls if isinstance(one, ast.Attribute))
+    return frozenset(one.attr for one in attributes if isinstance(one.value, ast.Name) and one.value.id == itself)

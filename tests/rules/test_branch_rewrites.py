@@ -1950,10 +1950,11 @@ class M(nn.Module):
         self.register_buffer("total", torch.zeros(4, dtype=torch.float64))
         self.register_buffer("ready", torch.zeros(1, dtype=torch.bool))
         self.register_buffer("center", torch.zeros(4))
+        self.plain = torch.zeros(4)
 
     def forward(self, x: torch.Tensor):
         self.update(x)
-        return x * self.total[0] + self.center
+        return x * self.total[0] + self.center + self.plain
 
     def update(self, x: torch.Tensor):
 """
@@ -1987,6 +1988,7 @@ def test_elements_of_buffers_keep_their_precision(body: str, new: str) -> None:
         "if not self.ready:\n    self.ready[0] = True\n    self.center.copy_(x.mean(0).detach())",
         "if x.max() > 1:\n    self.center[:2] = x.detach()[0, :2]",
         "if x.max() > 1:\n    self.center[x.argmax()] = 2",
+        "if x.max() > 1:\n    self.plain[0] += 1",
         "if x.max() > 1:\n    self.center[0] = 2\n    self.center.zero_()",
     ],
 )

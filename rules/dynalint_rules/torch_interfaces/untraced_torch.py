@@ -113,7 +113,7 @@ class UntracedTorch(Rule):
             if isinstance(event.receiver, k.Object):  # a class of the project may override the method
                 yield _observing(event)
         elif event.callee == _DIVERGENCE:
-            if _are_compared(event, project):
+            if _is_first_search(event, project):
                 yield Violation(
                     event.node,
                     "`kl_divergence()` searches for the formula when it is first called for these two distributions, "
@@ -154,8 +154,8 @@ class UntracedTorch(Rule):
         )
 
 
-def _are_compared(event: Call, project: Project) -> bool:
-    """Return whether this is the first call for a type of distribution with several formulas for their divergence."""
+def _is_first_search(event: Call, project: Project) -> bool:
+    """Return whether a function's call is its first for a type of distribution with several formulas."""
     kinds = project.kinds(event.function)
 
     def types(call: ast.Call) -> list[str]:

@@ -143,7 +143,8 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
         return None
     if isinstance(target, ast.Subscript):
         scalar = number or (getattr(scope.tensor(value), "rank", None) == 0 and not has_gradients(scope, value))
-        if not _is_fixed(scope, target.slice) or not scalar:
+        # Another tensor may stay on the CPU, where the selected value cannot be stored if the test is on a GPU.
+        if tensor.origin != "buffer" or not _is_fixed(scope, target.slice) or not scalar:
             return None
     elif isinstance(statement, ast.Assign) and number:
         return None

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 import dynalint
+from dynalint.rulebook.pages import Example
+from dynalint.testing.cases import Case
+from dynalint.testing.static import StaticView
+from dynalint_rules.state.lazy_state import LazyState
 
 _MODEL = """\
 import torch
@@ -170,3 +174,20 @@ def test_flags_of_the_function_that_have_their_defaults(
     code = _FLAGGED.format(default=default, before=before, test=test, given=given)
     (found,) = [one for one in dynalint.check_source("m.py", code) if one.code == "DYN508"]
     assert found.category == category
+
+
+@pytest.mark.parametrize(
+    ("made", "moved", "device", "category"),
+    [
+        ("torch.ones(8)", "self.table.to(x.device)", "cuda", "recompile"),
+        ("torch.ones(8)", "self.table.to(x)", "cuda", "recompile"),
+        ("torch.ones(8)", "self.table.to(x.device)", "cpu", "advice"),
+        ("torch.ones(8)", "self.table.to(x.dtype)", "cuda", "advice"),
+        ("torch.ones(8, device=given)", "self.table.to(x.device)", "cuda", "advice"),
+        ("torch.ones(8).cuda()", "self.table.to(x.device)", "cuda", "advice"),
+    ],
+)
+def test_a_tensor_that_is_moved_to_the_gpu(made: str, moved: str, device: str, category: str) -> None:
+    code = _MODEL.format(first=f"self.table = {made}", lines=f"self.table = {moved}")
+    view = StaticView(Case(LazyState(), Example("x", code, options={"device": device})), [LazyState()])
+    assert [one.flag.violation.category or one.flag.rule.category for one in view.own] == [category]

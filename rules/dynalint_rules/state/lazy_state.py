@@ -56,11 +56,15 @@ class LazyState(Rule):
                     help="Register it in the constructor.",
                 )
         elif isinstance(event, StateChange) and _is_moved(event, project):
+            sure = project.options.get("device") == "cuda" and _is_moved_from_the_cpu(event, project)
+            moved = "the first call moves it to the GPU and" if sure else "if the first call has to move it,"
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` is not a buffer and does not move with the module, so if the first call has "
-                "to move it, the second call recompiles",
+                f"`{_place(event)}` is not a buffer and does not move with the module, so {moved} "
+                "the second call recompiles",
                 help=_HELP_MOVED,
+                category="recompile" if sure else None,
+                severity="warning" if sure else None,
             )
         elif isinstance(event, StateChange) and _comes_of_none(event, project):
             yield Violation(
@@ -224,13 +228,34 @@ def _is_moved(event: StateChange, project: Project) -> bool:
     if event.home.type != "attribute" or event.fresh or not _is_move(event.statement):
         return False
     kinds = project.kinds(event.function)
-    call = event.statement.value
-    given = [*call.args, *(keyword.value for keyword in call.keywords)] if isinstance(call, ast.Call) else []
     return (
-        any(_is_of_the_call(kinds.get(one, k.UNKNOWN)) for one in given)
+        any(_is_of_the_call(kinds.get(one, k.UNKNOWN)) for one in _moved_to(event))
         and is_held(event.function, project, compiled=True)
         and _is_plain_tensor(event, project)
     )
+
+
+def _is_moved_from_the_cpu(event: StateChange, project: Project) -> bool:
+    """Return whether a tensor, which constructors make without naming a device, is moved to the input's device."""
+    owner, kinds = event.function.owner, project.kinds(event.function)
+    if owner is None or not any(_is_on_a_device(kinds.get(one, k.UNKNOWN)) for one in _moved_to(event)):
+        return False
+    made = [cls.methods["__init__"].node for cls in project.mro(owner) if "__init__" in cls.methods]
+    return not any(_names_a_device(node) for one in made for node in walk_function(one))
+
+
+def _is_on_a_device(kind: k.Kind) -> bool:
+    return isinstance(kind, k.Tensor) or (isinstance(kind, k.Value) and kind.type == "device")
+
+
+def _names_a_device(node: ast.AST) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "arg", None)
+    return name in ("device", "cuda", "set_default_device")
+
+
+def _moved_to(event: StateChange) -> list[ast.expr]:
+    call = event.statement.value if isinstance(event.statement, ast.Assign) else None
+    return [*call.args, *(keyword.value for keyword in call.keywords)] if isinstance(call, ast.Call) else []
 
 
 def _is_move(statement: ast.stmt | None) -> TypeGuard[ast.Assign]:

@@ -13,6 +13,7 @@ from dynalint.analysis.reach import returned_value
 from dynalint.analysis.steps import walk
 
 _COUNTING = ("numel", "nelement")
+_NOT_FLOATS = frozenset({"bool", "uint8", "int8", "short", "int16", "int", "int32", "long", "int64"})
 # The outcome of comparing a number of elements with zero, if there are some.
 _FOR_SOME: dict[type[ast.cmpop], bool] = {ast.Eq: False, ast.NotEq: True, ast.Gt: True}
 # The outcome of comparing a dimension with a constant, if the dimension is greater than one.
@@ -71,20 +72,31 @@ def if_not_empty(frame: Frame, node: ast.expr) -> bool | None:
 def if_large(frame: Frame, node: ast.expr) -> bool | None:
     """Return the outcome of a test whether a dimension is 0 or 1 if it is greater, or None for any other test.
 
-    A parameter that holds a size may also be a difference of sizes, which is often 0 but seldom compared with 1.
+    The outcome of a test whether a tensor holds floats is given, too, if it does. A parameter that holds a size may also be a difference of sizes, which is often 0 but seldom compared with 1.
     """
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         answer = if_large(frame, node.operand)
         return None if answer is None else not answer
     if not isinstance(node, ast.Compare):
-        return True if _is_dimension(frame, node) else None
+        return True if _asks_for_floats(node) or _is_dimension(frame, node) else None
     other = node.comparators[0]
+    if len(node.ops) == 1 and _is_dtype_of(node.left) and getattr(other, "attr", "") in _NOT_FLOATS:
+        return {ast.Eq: False, ast.NotEq: True}.get(type(node.ops[0]))
     if len(node.ops) > 1 or not isinstance(other, ast.Constant) or type(other.value) is not int:
         return None
     key = (type(node.ops[0]), other.value)
     if key in _FOR_ONE:
         return _FOR_ONE[key] if _is_dimension(frame, node.left) or _is_passed(frame, node.left) else None
     return _FOR_NONE[key] if key in _FOR_NONE and _is_dimension(frame, node.left) else None
+
+
+def _asks_for_floats(node: ast.expr) -> bool:
+    asked = node.func if isinstance(node, ast.Call) else node
+    return isinstance(asked, ast.Attribute) and asked.attr == "is_floating_point"
+
+
+def _is_dtype_of(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "dtype"
 
 
 def _is_dimension(frame: Frame, node: ast.expr) -> bool:

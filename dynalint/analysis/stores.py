@@ -22,6 +22,7 @@ APPLY = "torch.autograd.Function.apply"
 """The name that a rule watches to find reads of variables in the class body of an autograd function."""
 # Attributes of the old value that the new value can use without depending on the old value's contents.
 _PLACEMENT = frozenset({"device", "dtype"})
+_DICTS = frozenset({"dict", "defaultdict", "OrderedDict", "UserDict"})
 
 _OPERATORS = {
     ast.Add: "iadd",
@@ -185,8 +186,13 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, reads_o
         old = k.join_all([frame.interpreter.attributes.read(one.cls, target.attr, frame) for one in instances])
         home = Home(held.type, f"{held.name}.{target.attr}")
         _emit_state(frame, home, old, kind, reads_old=reads_old, fresh=False)
-    if isinstance(owner, k.Instance):
+    if isinstance(owner, k.Instance) and not _is_dict(frame, owner):
         frame.interpreter.attributes.store(owner.cls, target.attr, _homeless(kind), frame)
+
+
+def _is_dict(frame: Frame, owner: k.Instance) -> bool:
+    """Return whether the class is a kind of dict. What one such object holds says nothing about the others."""
+    return any(base.rpartition(".")[2] in _DICTS for base in frame.interpreter.project.lineage(owner.cls)[1])
 
 
 def _is_own_module(frame: Frame, node: ast.expr) -> bool:

@@ -888,6 +888,14 @@ class Model(nn.Module):
         ("not rows or x.max() < 0", True),
         ("columns == 1 or x.max() < 0", True),
         ("columns == 1 and x.max() < 0", False),
+        ("x.is_floating_point() and x.max() < 0", True),
+        ("torch.is_floating_point(x) and x.max() < 0", True),
+        ("not x.dtype.is_floating_point or x.max() < 0", True),
+        ("not x.dtype.is_floating_point and x.max() < 0", False),
+        ("x.dtype == torch.uint8 or x.max() < 0", True),
+        ("x.dtype != torch.int64 and x.max() < 0", True),
+        ("x.dtype == torch.bool and x.max() < 0", False),
+        ("x.dtype == torch.float16 and x.max() < 0", False),
         ("x.shape[0] > 8 and x.max() < 0", False),
         ("x.dim() > 1 and x.max() < 0", False),
         ("x.stride(0) > 1 and x.max() < 0", False),
@@ -899,7 +907,7 @@ class Model(nn.Module):
         ("passed > 0 and x.max() < 0", False),
     ],
 )
-def test_dimension_that_is_large(tmp_path: Path, test: str, is_certain: bool) -> None:
+def test_dimension_that_is_large_and_dtype_that_is_float(tmp_path: Path, test: str, is_certain: bool) -> None:
     code = f"""
 class Model(nn.Module):
     def forward(self, x: torch.Tensor):

@@ -126,3 +126,29 @@ class Model(nn.Module):
 def test_a_layer_is_chosen_by_the_default(default: str, owner: str, name: str, arguments: str, found: bool) -> None:
     model = LAYERS.format(default=default, owner=owner, name=name, arguments=arguments)
     assert bool(dynalint.check_source("m.py", model)) is found
+
+
+@pytest.mark.parametrize(("base", "found"), [("dict", False), ("OrderedDict", False), ("object", True)])
+def test_what_one_dict_holds_says_nothing_about_others(base: str, found: bool) -> None:
+    code = f"""
+from collections import OrderedDict
+import torch
+from torch import nn
+
+
+class Record({base}):
+    def __init__(self, values=()):
+        for name, value in dict(values).items():
+            setattr(self, name, value)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shares = Record()
+        self.shares.width = (0, 1)
+
+    def forward(self, x: torch.Tensor):
+        return Record({{name: x[..., share] for name, share in self.kept.items()}}).width * torch.sigmoid(x)
+"""
+    assert bool(dynalint.check_source("m.py", code)) is found

@@ -72,7 +72,8 @@ def if_not_empty(frame: Frame, node: ast.expr) -> bool | None:
 def if_large(frame: Frame, node: ast.expr) -> bool | None:
     """Return the outcome of a test whether a dimension is 0 or 1 if it is greater, or None for any other test.
 
-    The outcome of a test whether a tensor holds floats is given, too, if it does. A parameter that holds a size may also be a difference of sizes, which is often 0 but seldom compared with 1.
+    The outcome of a test whether a tensor holds floats is given if it does. A parameter that holds a size may also be
+    a difference of sizes, which is often 0 but seldom compared with 1.
     """
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         answer = if_large(frame, node.operand)

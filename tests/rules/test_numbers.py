@@ -6,7 +6,6 @@ import textwrap
 
 import pytest
 
-import dynalint
 from dynalint import check_source
 from dynalint.fix.edits import plan_of, replaced
 from dynalint.rulebook.pages import Example
@@ -684,7 +683,7 @@ def test_a_method_that_a_mixin_also_calls() -> None:
         def forward(self, x: torch.Tensor):
             return self.run(x) + len(self.rounds(x))
     """
-    found = dynalint.check_source("m.py", textwrap.dedent(code))
+    found = check_source("m.py", textwrap.dedent(code))
     reasons = [one.fix.declined for one in found if one.code == "DYN201" and one.fix is not None]
     assert reasons
     assert all(reasons)
@@ -892,3 +891,23 @@ def test_a_layer_of_what_is_detached_has_gradients() -> None:
     code = code.replace("self.stats = {}", "self.stats = {}\n        self.fc = torch.nn.Linear(8, 8)")
     text = StaticView(Case(MathOnTensor(), Example("x", code)), [MathOnTensor()]).fixed
     assert "torch.sqrt((self.fc(x.detach()).sum() / 2).detach())" in text
+
+
+@pytest.mark.parametrize(
+    ("counts", "codes"),
+    [("batch.poses.shape[1:]", ["DYN202"]), ("batch.counts.numpy()", ["DYN202", "DYN804"])],
+)
+def test_number_that_follows_from_a_size_does_not_change_by_itself(counts: str, codes: list[str]) -> None:
+    code = f"""
+import numpy as np
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, batch):
+        poses = torch.sin(batch.poses)
+        counts = {counts}
+        return poses * int(np.prod(counts))
+"""
+    assert [one.code for one in check_source("m.py", code)] == codes

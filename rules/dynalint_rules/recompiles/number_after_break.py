@@ -10,6 +10,7 @@ from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violatio
 from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
+_MEASURES = frozenset({"shape", "size", "ndim", "dim", "numel"})
 
 
 class NumberAfterBreak(Rule):
@@ -148,6 +149,8 @@ class _Reading:
             return False
         if isinstance(kind, k.Value | k.Sequence) and not _holds_data(kind):
             return False
+        if isinstance(node, ast.Attribute) and node.attr in _MEASURES:
+            return False  # the size of something whose kind may be unknown
         if isinstance(node, ast.Name):
             if node.id in seen:
                 return False

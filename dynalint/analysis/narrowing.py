@@ -17,6 +17,7 @@ from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind
 from dynalint.analysis.signatures import parameter_default
 from dynalint.analysis.steps import walk
+from dynalint.analysis.subjects import is_none, tested_name
 
 if TYPE_CHECKING:
     from dynalint.analysis.project import Project
@@ -77,7 +78,7 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     if name not in context.params or len(node.ops) > 1:
         return True
     default = parameter_default(context.function, name)
-    if _is_none(other):
+    if is_none(other):
         return default is not None and not (context.users and k.may_be_tensor(context.params[name]))
     return not (isinstance(default, ast.Constant) and isinstance(other, ast.Constant) and default.value == other.value)
 
@@ -103,7 +104,7 @@ def by_default(frame: Frame, node: ast.expr) -> bool | None:
         given = parameter_default(frame.context.function, node.id)
         truth = given.value if isinstance(given, ast.Constant) else None
         return truth if isinstance(truth, bool) and frame.env.get(node.id) == frame.context.params[node.id] else None
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and _is_none(node.comparators[0]):
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and is_none(node.comparators[0]):
         setting, asked = _setting(frame, node.left), {ast.Is: True, ast.IsNot: False}.get(type(node.ops[0]))
         if setting is None or asked is None:
             return None
@@ -111,7 +112,7 @@ def by_default(frame: Frame, node: ast.expr) -> bool | None:
         default = parameter_default(constructor, argument.arg)
         if default is None:
             return None if _may_be_none(argument.annotation) else not asked
-        return _is_none(default) is asked if isinstance(default, ast.Constant) else None
+        return is_none(default) is asked if isinstance(default, ast.Constant) else None
     setting = _setting(frame, node)
     default = parameter_default(setting[0], setting[1].arg) if setting is not None else None
     return bool(default.value) if isinstance(default, ast.Constant) else None
@@ -140,7 +141,7 @@ def _setting(frame: Frame, node: ast.expr) -> tuple[FunctionInfo, ast.arg] | Non
 
 def _if_filled(frame: Frame, node: ast.expr) -> bool | None:
     """Return the outcome of `self.cache is None` on the second call if this function fills the cache, or None."""
-    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and _is_none(node.comparators[0])):
+    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and is_none(node.comparators[0])):
         return None
     name = frame.self_attribute(node.left)
     if name is None or not isinstance(frame.receiver, k.Instance):
@@ -151,7 +152,7 @@ def _if_filled(frame: Frame, node: ast.expr) -> bool | None:
 
 
 def _stores_none(statement: ast.stmt) -> bool:
-    return isinstance(statement, (ast.Assign, ast.AnnAssign)) and (statement.value is None or _is_none(statement.value))
+    return isinstance(statement, (ast.Assign, ast.AnnAssign)) and (statement.value is None or is_none(statement.value))
 
 
 def _is_late_round(frame: Frame, node: ast.expr) -> bool:
@@ -178,10 +179,6 @@ def _names(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
     """Narrow the environment of `frame` in place, given that the outcome of a test was `truth_`."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Compare, ast.Call)):
@@ -206,14 +203,17 @@ def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
 
 def _narrow_to_any(frame: Frame, node: ast.BoolOp, truth_: bool) -> None:
     """Narrow a variable that each operand tests, as in `isinstance(x, A) or isinstance(x, B)`."""
-    calls = [one for one in node.values if isinstance(one, ast.Call)]
-    tested = {one.args[0].id if one.args and isinstance(one.args[0], ast.Name) else "" for one in calls}
-    name = tested.pop() if tested else ""
-    if tested or name not in frame.env or len(calls) < len(node.values):
+    tested = {tested_name(one) for one in node.values}
+    name = tested.pop() or ""
+    if tested or name not in frame.env:
         return
     before, found = frame.env[name], list[Kind]()
-    for one in calls:
-        _narrow_call(frame, one, truth_, among=True)
+    for one in node.values:
+        inner, way = (one.operand, not truth_) if isinstance(one, ast.UnaryOp) else (one, truth_)
+        if isinstance(inner, ast.Call):
+            _narrow_call(frame, inner, way, among=True)
+        else:
+            narrow(frame, inner, way)
         found.append(frame.env[name])
         frame.env[name] = before
     frame.env[name] = _plausible(before, k.join_all(found))
@@ -221,12 +221,12 @@ def _narrow_to_any(frame: Frame, node: ast.BoolOp, truth_: bool) -> None:
 
 def _narrow_compare(frame: Frame, node: ast.Compare, truth_: bool) -> None:
     other = node.comparators[0]
-    if not _is_none(other):
+    if not is_none(other):
         return
     op = node.ops[0]
     if isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
-        is_none = isinstance(op, (ast.Is, ast.Eq)) is truth_
-        _refine(frame, node.left, _as_none if is_none else lambda kind: k.without(kind, "none"))
+        found = isinstance(op, (ast.Is, ast.Eq)) is truth_
+        _refine(frame, node.left, _as_none if found else lambda kind: k.without(kind, "none"))
 
 
 def _as_none(kind: Kind) -> Kind:

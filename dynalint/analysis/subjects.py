@@ -106,3 +106,18 @@ def _tested(function: FunctionInfo, self_name: str | None) -> tuple[Subject, ...
             if one is not None:
                 found[one._replace(positive=True)] = None
     return tuple(found)
+
+
+def tested_name(node: ast.expr) -> str | None:
+    """Return the variable that a test like `isinstance(x, A)` or `x is None`, or its negation, is about."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        node = node.operand
+    about: ast.expr | None = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot) and is_none(node.comparators[0]):
+        about = node.left
+    return about.id if isinstance(about, ast.Name) else None
+
+
+def is_none(node: ast.expr) -> bool:
+    """Return whether an expression is the constant None."""
+    return isinstance(node, ast.Constant) and node.value is None

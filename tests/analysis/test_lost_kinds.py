@@ -1033,3 +1033,47 @@ def test_a_class_that_only_a_subclass_chooses(declared: str) -> None:
         layer = nn.LSTM
     """
     assert found(text) == ["DYN601"]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "given is not None and not isinstance(given, Strategy)",
+        "not (given is None or isinstance(given, Strategy))",
+    ],
+)
+def test_what_is_neither_none_nor_another_type_is_converted(test: str) -> None:
+    code = f"""
+import torch
+from torch import nn
+
+
+class Strategy:
+    def __call__(self, x):
+        raise NotImplementedError
+
+
+class Peak(Strategy):
+    def __call__(self, x):
+        return x / x.max() if x.max() > 0 else x
+
+
+class Given(Strategy):
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, x):
+        return self.function(x)
+
+
+class Model(nn.Module):
+    def __init__(self, given=None):
+        super().__init__()
+        if {test}:
+            given = Given(given)
+        self.strategy = given or Peak()
+
+    def forward(self, x: torch.Tensor):
+        return self.strategy(x)
+"""
+    assert [one.function for one in dynalint.check_source("m.py", code)] == ["Peak.__call__"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..dynamo import runs
 from ..dynamo.runs import Call, Maker
-from .variants import all_options, options, other_batch, other_ranks
+from .variants import options, other_batch, other_ranks
 
 REPEATS = 3
 # A call that takes longer, in seconds of processor time, is only repeated once, and is not varied, because every mode
@@ -103,27 +103,20 @@ def choose(
     same = _SLOW_REPEATS if slow else REPEATS
     batch = other_batch(call) if resized or (varied and not slow) else None
     pace = _PACE_IF_ASKED if resized else _PACE
-    if slow or brief:
-        asked = _concerns(reached, spots)
-        repeats = [call] * same + _wider(batch if asked or resized else None, lines)
-        return ChosenCalls(repeats, [], asked, same, dict.fromkeys(range(same, len(repeats)), pace))
-    others = _others(options(function, call), lines)
-    until = time.process_time() + _LOOKING
-    together = all_options(function, call, lambda tried: time.process_time() < until and lines(tried) is not None)
-    others += _others(([one] for one in together), lines)
-    if guessed:
-        others += _others(other_ranks(call), lines)
+    few = slow or brief
+    others = [] if few else _others(options(function, call), lines)
+    others += _others(other_ranks(call), lines) if guessed and not few else []
     asked = _concerns(reached.union(*(seen for _, seen in others)), spots)
-    repeats = [*[call] * REPEATS, *(_wider(batch, lines) if asked else ())]
+    repeats = [call] * same + (_wider(batch, lines) if asked or (few and resized) else [])
     kept: list[Call] = []
-    optional = dict.fromkeys(range(REPEATS, len(repeats)), pace)
+    optional = dict.fromkeys(range(same, len(repeats)), pace)
     for other, seen in others:
         new = seen - reached
         if _concerns(new, spots) if not varied else asked or new:
             optional.update({} if new else {len(repeats) + len(kept): _PACE})
             kept.append(other)
             reached |= seen
-    return ChosenCalls(repeats, kept, asked, optional=optional)
+    return ChosenCalls(repeats, kept, asked, same, optional)
 
 
 def _wider(batch: Call | None, lines: Callable[[Call], Lines | None]) -> list[Call]:

@@ -11,10 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from torch import nn
-from torch.nn import functional
-
-from .guessed_values import WIDTH, GuessLevel, NoGuessError, PassThrough, constructor_arguments, for_parameter, hints_of
+from .guessed_values import WIDTH, GuessLevel, NoGuessError, constructor_arguments, for_parameter, hints_of
 from .large_models import LARGE, TooLargeError, has_large_defaults, limited_parameters, small_defaults, too_large
 from .own_code import compared_in
 from .search import NoInputsError
@@ -90,12 +87,6 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         if pattern.search(message):
             for name in blamed:
                 yield from ({**arguments, name: value} for value in revise(arguments[name]))
-    divided = _DIVIDED.search(message)
-    if divided is not None:
-        yield {
-            name: int(divided[2]) if type(value) is int and value == int(divided[1]) else value
-            for name, value in arguments.items()
-        }
     unpacked = _UNPACKED.search(message)
     if unpacked is not None:
         for name, value in ((name, arguments[name]) for name in blamed[:1]):
@@ -154,20 +145,10 @@ def _number(value: Any) -> Iterator[Any]:
         yield 2
 
 
-def _called(value: Any) -> Iterator[Any]:
-    """Replace a value that was called, or called in the wrong way, with a class and a function that accept anything."""
-    if isinstance(value, nn.Module) or not callable(value):
-        yield PassThrough
-    if not isinstance(value, type) or value is PassThrough:
-        yield functional.relu
-
-
 _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"'(?:int|float)' object is not (?:subscriptable|iterable|reversible)|'(?:int|float)' has no len", _lists),
     (r"argument of type '(?:int|float)' is not", _lists),
     (r"cannot unpack non-iterable (?:int|float)|argument after \* must be an iterable, not (?:int|float)", _lists),
-    (r"'(?:int|float|str|list)' object is not callable", _called),
-    (r"\.forward\(\) (?:missing|takes|got)|is not a Module subclass|\.__init__\(\) takes", _called),
     (
         r"unsupported operand|not supported between|of type int|as an integer|can't multiply|must be .*\bint|int\(\)",
         _number,
@@ -175,6 +156,5 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
 )
 # Compiled before processes are forked.
 _MISSING = re.compile(r"([\w.<>]+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
-_DIVIDED = re.compile(r"\((\d+)\) must be divisible by \w+ \((\d+)\)")
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

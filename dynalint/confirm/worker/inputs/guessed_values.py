@@ -16,7 +16,6 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -234,35 +233,14 @@ def constructor_arguments(cls: type, level: GuessLevel | None = None) -> dict[st
 
 
 def _declared(cls: type, name: str, hint: Any) -> Any:
-    """Return the config class that a class declares in its body, if the parameter has no useful annotation.
-
-    Otherwise, return a config class in its module that has all attributes that the constructor reads.
-    """
+    """Return the config class that a class declares in its body, if the parameter has no useful annotation."""
     annotated = isinstance(hint, type) and hint is not inspect.Parameter.empty
     if annotated or name not in SETTINGS:
         return hint
     declared = getattr(cls, f"{name}_class", None)
     if not isinstance(declared, type):
         declared = hints_of(cls).get(name)
-    return declared if isinstance(declared, type) else _known_settings(cls, name) or hint
-
-
-def _known_settings(cls: type, name: str) -> type | None:
-    known = vars(sys.modules.get(cls.__module__, object)).values()
-    classes = dict.fromkeys(one for one in known if isinstance(one, type) and is_configuration(one))
-    read = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", _source_of(cls))) if classes else set()
-    for one in classes if read else ():
-        with suppress(Exception):
-            if all(hasattr(one(), attribute) for attribute in read):
-                return one
-    return None
-
-
-def _source_of(cls: type) -> str:
-    try:
-        return inspect.getsource(vars(cls)["__init__"])
-    except (OSError, TypeError, KeyError):
-        return ""
+    return declared if isinstance(declared, type) else hint
 
 
 def required_parameters(function: Any) -> Iterator[tuple[str, Any]]:

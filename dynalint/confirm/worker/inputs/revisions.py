@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from .guessed_values import LENGTH, PLACEHOLDER, WIDTH
-from .shape_errors import SIZES, joined, of_other_rank, of_other_size, sizes
-from .tensor_shapes import Specs, TensorSpec, of_rank, swap_size, tensors_in, wanted_by
+from .guessed_values import LENGTH, PLACEHOLDER
+from .shape_errors import divisible, joined, longer, of_other_rank, of_other_size, sizes
+from .tensor_shapes import Specs, of_rank, swap_size, tensors_in, wanted_by
 from .watching import Operand
 
 Shape = tuple[int, ...]
@@ -33,8 +33,6 @@ class FailedAttempt:
     error: Exception | None = None
     operands: tuple[Operand, ...] = ()
     """The tensors that the last operation received."""
-    piece: int = 1
-    """The size of the last dimension of the parts into which the last operation split a tensor."""
     progress: int = 0
     """How many places in the code ran operations before the error."""
 
@@ -48,15 +46,12 @@ def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
         match = pattern.search(trouble.message)
         if match:
             found += revise(specs, match)
-    found += [*_unpacked(specs, trouble), *_of_stated_rank(specs, trouble)]
-    found += of_other_size(specs, trouble.message, trouble.operands)
+    found += [*_of_stated_rank(specs, trouble), *of_other_size(specs, trouble.message, trouble.operands)]
     blamed = {name for operand in trouble.operands for name in operand.sources}
     # An argument that the failed operation does not depend on is rarely the cause.
     found.sort(key=lambda one: any(value != specs.get(name) for name, value in one.items() if name not in blamed))
-    alike = itertools.chain(_rows_of_mask(specs, trouble), _like_operands(specs, trouble.operands))
-    first = [*_with_classes(specs, trouble), *_in_columns(specs, trouble), *_in_halves(specs, trouble)]
-    first += [*_of_rows(specs, trouble), *_of_positions(specs, trouble)]
-    first += of_other_rank(specs, trouble.message, trouble.operands)
+    alike = _like_operands(specs, trouble.operands)
+    first = of_other_rank(specs, trouble.message, trouble.operands)
     mismatch = _MISMATCH.search(trouble.message) is not None
     yield from itertools.chain(first, alike, found) if mismatch else itertools.chain(first, found, alike)
 
@@ -88,85 +83,6 @@ def _of_stated_rank(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
             fitting = shape[:rank] if rank < len(shape) else of_rank(shape, rank)
             if rank != len(shape) and fitting is not None:
                 yield {**specs, name: replace(tensors[name], shape=fitting)}
-
-
-def _unpacked(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs with as many features as the code unpacks, as in `x, y = points.unbind(-1)` or `x.split(3, -1)`."""
-    match = _UNPACKED.search(trouble.message)
-    if match is None:
-        return
-    tensors = tensors_in(specs)
-    for name in dict.fromkeys(name for operand in trouble.operands for name in operand.sources if name in tensors):
-        yield {**specs, name: replace(tensors[name], shape=(*tensors[name].shape[:-1], int(match[1]) * trouble.piece))}
-
-
-def _with_classes(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs in which a loss gets scores for classes, because its labels are integers in the same shape."""
-    if _SCORES in trouble.message and trouble.operands:
-        for name, spec in _floats_of(specs, trouble.operands[0]).items():
-            at = 1 if spec.shape == trouble.operands[0].shape else len(spec.shape)
-            yield {**specs, name: replace(spec, shape=(*spec.shape[:at], WIDTH, *spec.shape[at:]))}
-
-
-def _in_columns(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs with as many columns as the code makes of a tensor, as in `boxes[mask].view(-1, 4)`."""
-    match = _COLUMNS.search(trouble.message)
-    if match is not None and trouble.operands:
-        selected = len(trouble.operands[0].shape) == 1
-        for name, spec in _floats_of(specs, trouble.operands[0]).items():
-            whole = spec.shape if selected else spec.shape[:-1]
-            yield {**specs, name: replace(spec, shape=(*whole, int(match[1])))}
-
-
-def _in_halves(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs with two halves of equal size, because the code combines them, as in `box[:, 2:] - box[:, :2]`."""
-    match = _SIZES_OF_TWO.search(trouble.message)
-    one, other = (int(match[1]), int(match[2])) if match is not None else (0, 0)
-    alike = {
-        n: spec for n, spec in tensors_in(specs).items() if spec.kind == "float" and spec.shape[-1:] == (one + other,)
-    }
-    if any(not alike.keys().isdisjoint(operand.sources) for operand in trouble.operands):
-        half = min(one, other)
-        yield {**specs, **{n: replace(spec, shape=(*spec.shape[:-1], 2 * half)) for n, spec in alike.items()}}
-
-
-def _of_positions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs with a label for each position, because the code flattens labels beside scores for classes."""
-    match = _SIZES_OF_TWO.search(trouble.message)
-    sizes = {int(match[1]), int(match[2])} if match is not None else set()
-    tensors = tensors_in(specs)
-    for (name, labels), scores in itertools.product(tensors.items(), tensors.values()):
-        positions = (*scores.shape[:1], *scores.shape[2:])
-        counts = {math.prod(labels.shape), math.prod(positions)}
-        if labels.kind != "float" and len(scores.shape) > 2 and counts == sizes:
-            yield {**specs, name: replace(labels, shape=positions)}
-
-
-def _of_rows(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs in which a mask selects rows, because the code reads columns of what it selects."""
-    if _NO_COLUMNS in trouble.message and trouble.operands and len(trouble.operands[0].sources) > 1:
-        for name, spec in tensors_in(specs).items():
-            if name in trouble.operands[0].sources and spec.kind != "float" and len(spec.shape) > 1:
-                yield {**specs, name: replace(spec, shape=spec.shape[:-1])}
-
-
-def _floats_of(specs: Specs, operand: Operand) -> dict[str, TensorSpec]:
-    """Return the float tensors that an operand was computed from: its values, and not what selected them."""
-    return {
-        n: spec for n, spec in tensors_in(specs).items() if n in operand.sources and spec.kind == "float" and spec.shape
-    }
-
-
-def _rows_of_mask(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs in which a flattened mask selects rows, as in `scores.view(-1, n)[mask.view(-1)]`."""
-    if _OTHER_MASK not in trouble.message or len(trouble.operands) != 2:
-        return
-    (base, mask), tensors = trouble.operands, tensors_in(specs)
-    for name, other in itertools.product(base.sources, mask.sources):
-        if name in tensors and other in tensors and len(mask.shape) == 1:
-            of_mask, shape = tensors[other].shape, tensors[name].shape
-            if math.prod(of_mask) == mask.shape[0] and len(of_mask) > 1 and len(base.shape) == 2 and shape:
-                yield {**specs, name: replace(tensors[name], shape=(*of_mask, shape[-1]))}
 
 
 def _reshaped(shape: Shape, given: Shape, wanted: Shape) -> Iterator[Shape]:
@@ -269,14 +185,6 @@ def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
             yield {**specs, name: replace(spec, shape=(*spec.shape[:-1], 16 * spec.shape[-1]))}
 
 
-def _one_row(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with a batch of one."""
-    yield {
-        **specs,
-        **{n: replace(spec, shape=(1, *spec.shape[1:])) for n, spec in tensors_in(specs).items() if spec.shape},
-    }
-
-
 def _whole(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with integers, as indices and class labels are, also with one for each row."""
     for name, spec in tensors_in(specs).items():
@@ -326,14 +234,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", sizes(1, 2)),
     (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", joined),
     (r"expected input\[\d+, (\d+)[\d, ]*\] to have (\d+) channels", joined),
-    (r"embedding dimension of (\d+), but got (\d+)", sizes(2, 1)),
-    (r"must be equal to input_size\. Expected (\d+), got (\d+)", sizes(2, 1)),
-    (r"weights shape of \(\d+, (\d+)\), but got torch\.Size\(\[\d+, (\d+)\]\)", sizes(1, 2)),
-    (r"inconsistent input_size: got (\d+) expected (\d+)", sizes(1, 2)),
-    (r"inconsistent input_size: got (\d+) expected (\d+)", joined),
     (r"(tuple index|Dimension) out of range|too many indices|Dimension specified as|same number of dimensions", deeper),
-    (r"Expected size (\d+) but got size (\d+) for tensor", sizes(1, 2)),
-    (r"Expected size (\d+) but got size (\d+) for tensor", sizes(2, 1)),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", sizes(1, 2)),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", sizes(2, 1)),
     (r"must match the size of tensor|[Tt]arget size|(same|equal) size|same (shape|number of)|shapes? must", _alike),
@@ -349,16 +250,10 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"sorted in de(creas|scend)ing order", _falling),
     (r"[Tt]ensors? .*does not require grad", _with_gradients),
     (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop
-    (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
-    *SIZES,
+    (r"index (\d+) is out of bounds for dimension \d+ with size (\d+)", longer),
+    (r"^AssertionError|[Dd]ivisible|multiple of", divisible),
 )
 _RANKS = re.compile(r"\b([1-5])-?[dD](?:imensional)?\b")
-_UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
-_SCORES = "floating point type for target with class probabilities"
-_COLUMNS = re.compile(r"shape '\[-1, (\d+)\]' is invalid")
-_SIZES_OF_TWO = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
-_NO_COLUMNS = "too many indices for tensor of dimension 1"
-_OTHER_MASK = "The shape of the mask"
 # Errors about operands whose shapes do not fit together.
 _MISMATCH = re.compile(
     r"must match|[Ss]izes? (do|does) not match|broadcast|same (number of|shape)|(same|equal) size|expand"

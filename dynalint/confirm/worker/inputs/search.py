@@ -10,40 +10,33 @@ import inspect
 import itertools
 import math
 import re
-import sys
 import time
 import types
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from ..dynamo import runs
 from ..dynamo.runs import Call, force_eager
 from .guessed_values import BATCH, LENGTH, NoGuessError, by_name, for_parameter, hints_of
-from .items import elements_of, elements_unpacked, items_read, with_items
-from .revisions import FailedAttempt, deeper, revisions, sizes_in_message
+from .revisions import FailedAttempt, revisions, sizes_in_message
 from .stated_shapes import stated_specs
 from .tensor_shapes import GENERIC, KINDS, Specs, TensorSpec, by_parameter_name, wanted_by
 from .value_text import first_line, worded
 from .watching import OperationWatch, watched_layers
 
 ATTEMPTS = 60
-_ATTEMPTS_AFTER_DOUBT = 8
-# How many attempts an optional argument gets, and for how long, in seconds of processor time.
-_ATTEMPTS_FOR_OPTION, _SECONDS_FOR_OPTION = 10, 1.0
 _KEPT_ERRORS = 3
 # The maximum number of elements in a tensor. No model needs more to show its breaks.
 _MOST_ELEMENTS = 1 << 21
 # Errors that would occur with any arguments, such as a missing package, an exit, or access denied by the sandbox.
 FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)
-_MISSING_KEY = re.compile(r"KeyError: '(\w+)'")
 _NO_MEMORY = "can't allocate memory"
 _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training", "verbose", "inplace")
 
@@ -82,8 +75,6 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
     found = search.run(plain, ATTEMPTS, generic=True)
     for more in _with_missing(function, plain, search.last.message) if found is None else ():
         found = found or search.run(more, len(search.tried) + ATTEMPTS // 2, generic=False)
-    if found is None and (fewer := _without_optional(function, plain)) != plain:
-        found = search.run(fewer, ATTEMPTS + ATTEMPTS // 2, generic=False)
     if found is None:
         furthest = first_line(search.furthest.message).removesuffix(":")
         error = NoInputsError(
@@ -92,16 +83,6 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
         error.call = search.furthest_call
         raise error from search.usual
     return found
-
-
-def with_option(function: Callable[..., Any], call: Call, option: inspect.Parameter, device: str) -> Call | None:
-    """Return a call that works with a tensor added for an optional parameter, or None after a few attempts."""
-    search = _Search(function, device, time.process_time() + _SECONDS_FOR_OPTION, call)
-    try:
-        found = search.run(_guesses(function, option, first=False), _ATTEMPTS_FOR_OPTION, generic=False)
-    except BaseException:  # noqa: BLE001 - user code, which also works without the argument
-        return None
-    return None if found is None else found.call
 
 
 @dataclass(order=True)
@@ -113,12 +94,11 @@ class _Waiting:
 
 
 class _Search:
-    """Attempts to call a function, with further arguments if some are `given`. No attempt is repeated."""
+    """Attempts to call a function. No attempt is repeated."""
 
-    def __init__(self, function: Callable[..., Any], device: str, deadline: float, given: Call | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], device: str, deadline: float) -> None:
         self._function = function
         self._device = device
-        self._args, self._kwargs = given or ((), {})
         self._deadline = deadline
         self.tried: set[str] = set()
         self.last = self.furthest = FailedAttempt("nothing", progress=-1)
@@ -139,7 +119,6 @@ class _Search:
         # Responses to the error that came latest in the code come first, because each brings the arguments closer.
         waiting = [_Waiting((0, 0, 0), start)]
         later: list[Specs] = []
-        doubtful: FoundCall | None = None
         usual = _generic(start) if generic else iter(())
         while len(self.tried) < most and time.process_time() < self._deadline:
             if waiting:
@@ -152,34 +131,27 @@ class _Search:
                 continue
             self.tried.add(_key(specs))
             made = _made(specs, self._device)
-            args, kwargs = _call(self._function, made)
-            call = (*self._args, *args), {**self._kwargs, **kwargs}
+            call = _call(self._function, made)
             found = FoundCall(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
             trouble = _attempt(self._function, made, call)
             if trouble is None:
-                if not _rank_depends_on_masks(self._function, call):
-                    return found
-                if doubtful is None:
-                    doubtful, most = found, min(most, len(self.tried) + _ATTEMPTS_AFTER_DOUBT)
-                    self._add(waiting, deeper(specs), sys.maxsize)
-                continue
-            answers = itertools.chain(_with_key(self._function, specs, trouble), revisions(specs, trouble))
-            self._add(waiting, answers, trouble.progress)
+                return found
+            self._note(trouble, found)
+            for number, answer in enumerate(revisions(specs, trouble)):
+                if _key(answer) not in self.tried:
+                    heapq.heappush(waiting, _Waiting((-trouble.progress, number, -len(self.tried)), answer))
             later[:0] = itertools.islice(sizes_in_message(specs, trouble.message), 4)
-            self.last = trouble
-            if trouble.progress > self.furthest.progress:
-                self.furthest, self.furthest_call = trouble, found
-            self._counts[trouble.message] += 1
-            # A traceback keeps all intermediate values alive, so only a few are stored.
-            if len(self._errors) < _KEPT_ERRORS:
-                self._errors.setdefault(trouble.message, trouble.error)
-        return doubtful
+        return None
 
-    def _add(self, waiting: list[_Waiting], answers: Iterable[Specs], progress: int) -> None:
-        """Add specs to try. Attempts that got furthest come first, and among them the most likely answers."""
-        for number, answer in enumerate(answers):
-            if _key(answer) not in self.tried:
-                heapq.heappush(waiting, _Waiting((-progress, number, -len(self.tried)), answer))
+    def _note(self, trouble: FailedAttempt, call: FoundCall) -> None:
+        """Remember an attempt, if it got furthest, and its error."""
+        self.last = trouble
+        if trouble.progress > self.furthest.progress:
+            self.furthest, self.furthest_call = trouble, call
+        self._counts[trouble.message] += 1
+        # A traceback keeps all intermediate values alive, so only a few are stored.
+        if len(self._errors) < _KEPT_ERRORS:
+            self._errors.setdefault(trouble.message, trouble.error)
 
 
 def _key(specs: Specs) -> str:
@@ -210,53 +182,19 @@ def _with_missing(function: Callable[..., Any], specs: Specs, message: str) -> I
     """Yield specs with one or two of the parameters that are None by default, first those that the message names."""
     words = {*re.findall(r"\w+", message)}
     target = function.forward if isinstance(function, nn.Module) else function
-    given = {name.partition("[")[0] for name in specs}
-    missing = [one for one in parameters_of(target) if one.default is None and one.name not in given]
+    missing = [one for one in parameters_of(target) if one.default is None and one.name not in specs]
     missing = [one for one in missing if one.name in words or "NoneType" in words]
     for parameter in sorted(missing, key=lambda one: one.name not in words)[:2]:
         specs = {**specs, **_guesses(function, parameter, first=not specs)}
         yield specs
 
 
-def _with_key(function: Callable[..., Any], specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs with an item under a key that only running the code shows, because it is not a literal there."""
-    match = _MISSING_KEY.fullmatch(trouble.message)
-    if match is None:
-        return
-    dicts = (name.partition("[")[0] for name, value in specs.items() if "['" in name or isinstance(value, dict))
-    for parameter in dict.fromkeys(dicts):
-        name, guess = f"{parameter}[{match[1]!r}]", _guess(function, match[1], Any, first=False)
-        if isinstance(guess, TensorSpec):
-            others = [one for item, one in specs.items() if item.startswith(f"{parameter}[")]
-            alike = [one for one in others if isinstance(one, TensorSpec) and one.kind == guess.kind]
-            guess = replace(guess, shape=alike[-1].shape if alike else guess.shape, high=2)
-        if name not in specs and guess is not None:
-            yield {**{one: value for one, value in specs.items() if one != parameter}, name: guess}
-
-
-def _without_optional(function: Callable[..., Any], specs: Specs) -> Specs:
-    """Return specs with None for each parameter that may be None, except for the first parameter."""
-    hints = hints_of(function.forward if isinstance(function, nn.Module) else function)
-    of = {name: name.partition("[")[0] for name in specs}
-    names = list(dict.fromkeys(of.values()))[1:]
-    optional = [name for name in names if type(None) in typing.get_args(hints.get(name))]
-    return {name: value for name, value in specs.items() if of[name] not in optional} | dict.fromkeys(optional)
-
-
 def _guesses(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Specs:
-    """Return a guess for a parameter, or for each of its items, or nothing if its annotation is unknown."""
+    """Return a guess for a parameter, or nothing if its annotation is unknown."""
     target = function.forward if isinstance(function, nn.Module) else function
     hint = _required(hints_of(target).get(parameter.name, parameter.annotation))
-    read = items_read(function, parameter.name) if _may_be_dict(hint) else {}
-    items = {spec: (key, Any) for spec, key in read.items()} or elements_of(parameter.name, hint)
-    if not items and (isinstance(hint, str) or hint in (inspect.Parameter.empty, Any)):
-        items = elements_unpacked(function, parameter.name)
-    found: dict[str, Any] = {}
-    for spec, (name, kind) in (items or {parameter.name: (parameter.name, hint)}).items():
-        guess = _guess(function, name, kind, first=first and not found)
-        if guess is not None:
-            found[spec] = guess
-    return found
+    guess = _guess(function, parameter.name, hint, first=first)
+    return {} if guess is None else {parameter.name: guess}
 
 
 def _required(hint: Any) -> Any:
@@ -265,11 +203,6 @@ def _required(hint: Any) -> Any:
     if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
         return choices[0]
     return hint
-
-
-def _may_be_dict(hint: Any) -> bool:
-    plain = typing.get_origin(hint) or hint
-    return isinstance(hint, str) or hint in (inspect.Parameter.empty, Any) or plain in (dict, Mapping, MutableMapping)
 
 
 def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -> Any:
@@ -341,7 +274,7 @@ def _call(function: Callable[..., Any], made: Mapping[str, Any]) -> Call:
     """Return a call with these values, positional where the signature allows it, as a user would write it."""
     target = function.forward if isinstance(function, nn.Module) else function
     args: list[Any] = []
-    values = with_items(made)
+    values = dict(made)
     for parameter in parameters_of(target):
         if parameter.name not in values or parameter.kind == parameter.KEYWORD_ONLY:
             break
@@ -367,28 +300,5 @@ def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) 
             received = given if isinstance(given, torch.Tensor) else None
             direct = next((name for name, value in made.items() if received is not None and value is received), None)
             message = f"{type(error).__name__}: {error}"
-            return FailedAttempt(message, layer, received, direct, error, watch.operands, watch.piece, watch.progress)
+            return FailedAttempt(message, layer, received, direct, error, watch.operands, watch.progress)
     return None
-
-
-def _rank_depends_on_masks(function: Callable[..., Any], call: Call) -> bool:
-    """Return whether the number of dimensions in the result depends on what masks select.
-
-    If code only applies a mask when it selects something, it also works, by broadcasting, on shapes that it is not
-    meant for.
-    """
-    if not any(_is_mask(leaf) for leaf in pytree.tree_leaves(call)):
-        return False
-    ranks = set()
-    for value in (True, False):
-        leaves, layout = pytree.tree_flatten(call)
-        filled = [torch.full_like(leaf, value) if _is_mask(leaf) else leaf for leaf in leaves]
-        args, kwargs = pytree.tree_unflatten(filled, layout)
-        with suppress(Exception), force_eager():
-            results = pytree.tree_leaves(function(*args, **kwargs))
-            ranks.add(tuple(one.dim() for one in results if isinstance(one, torch.Tensor)))
-    return len(ranks) > 1
-
-
-def _is_mask(leaf: object) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.dtype is torch.bool

@@ -81,20 +81,6 @@ def _first(rank: int) -> Callable[[Sequence[Operand], re.Match[str]], Wanted]:
     return lambda operands, _: ((one, rank) for one in operands[:1])
 
 
-def _vector(operands: Sequence[Operand], match: re.Match[str]) -> Wanted:
-    """The message states the shape of an index that should have one dimension, or the second operand is that index."""
-    shape = match[1] and tuple(map(int, match[1].split(",")))
-    yield from ((one, 1) for one in operands[1:] if shape in (None, one.shape))
-
-
-def _matrix_and_vector(operands: Sequence[Operand], _match: re.Match[str]) -> Wanted:
-    yield from zip(operands[-2:], (2, 1), strict=False)
-
-
-def _padded(operands: Sequence[Operand], match: re.Match[str]) -> Wanted:
-    yield operands[0], math.ceil(int(match[1]) / 2)
-
-
 def of_other_size(specs: Specs, message: str, operands: Sequence[Operand]) -> Iterator[Specs]:
     """Yield specs in which an operand can be divided, split or reshaped as the code does it."""
     view, split = _VIEW.search(message), _SPLIT.search(message)
@@ -132,7 +118,7 @@ def joined(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
                 yield with_shape(specs, name, shape)
 
 
-def _longer(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+def longer(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with a dimension that is long enough for an index, or with indices that fit it."""
     index, size = int(match[1]), int(match[2])
     yield from swap_size(specs, size, index + 1)
@@ -140,7 +126,7 @@ def _longer(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
     yield {**specs, **high}
 
 
-def divisible(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]:
+def divisible(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with another batch size or length. The usual ones are prime numbers, but code may divide them."""
     for sizes_of in ({BATCH: 4}, {LENGTH: 8}, {BATCH: 4, LENGTH: 8}):
         yield resized(specs, sizes_of)
@@ -165,33 +151,9 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Sequence[Operand], re.Match[str]], Wante
     (r"Dimension out of range .* but got (-?\d+)", _to_have(1)),
     (r"too many indices for tensor of dimension (\d+)", _to_have(1)),
     (r"must be a matrix", _first(2)),
-    (r"supposed to be a vector(?:, but got .* size: \[([\d, ]+)\])?", _vector),
-    (r"matrix @ vector expected", _matrix_and_vector),
     (r"more than one value is ambiguous|cannot be converted to Scalar|only one element tensors can be", _first(0)),
-    (r"got padding length (\d+) and input of dimension \d+", _padded),
 )
 _VIEW = re.compile(r"(?:shape '|[Pp]rovided sizes )\[([-\d, ]+)\]'? (?:is invalid for input|don't multiply up)")
 _SPLIT = re.compile(r"split_sizes to sum exactly to (\d+) .* got split_sizes=\[([\d, ]+)\]")
 # Compiled before processes are forked.
 _RANKS = tuple((re.compile(pattern), wanted) for pattern, wanted in _BY_MESSAGE)
-
-# Torch's messages about two sizes that should be equal, each with the size that is replaced with the other.
-_EITHER = (
-    r"subscript \w has size (\d+) for operand \d+ which does not broadcast with previously seen size (\d+)",
-    r"two dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: \[\d+, (\d+)\]",
-    r"size mismatch, got input \(\d+\), mat \(\d+x(\d+)\), vec \((\d+)\)",
-    r"expected tensor \[(\d+)\] and src \[(\d+)\] to have the same number of elements",
-    r"same number of columns\. X1: (\d+) X2: (\d+)",
-    r"first has size (\d+) in dim -?\d+ and second has size (\d+)",
-    r"square matrices, but they are (\d+) by (\d+)",
-    r"Number of indices \((\d+)\) should be equal to source.size\(dim\): \((\d+)\)",
-    r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)",
-)
-SIZES: tuple[tuple[str, Revision], ...] = (
-    *((pattern, sizes(got, want)) for pattern in _EITHER for got, want in ((1, 2), (2, 1))),
-    (r"must have length (\d+)\. Got (\d+) and", sizes(2, 1)),
-    (r"must have length (\d+)\. Got \d+ and (\d+)", sizes(2, 1)),
-    (r"size (\d+) in last dimension, but got grid with sizes \[[\d, ]*?(\d+)\]", sizes(2, 1)),
-    (r"index (\d+) is out of bounds for dimension \d+ with size (\d+)", _longer),
-    (r"^AssertionError|[Dd]ivisible|multiple of", divisible),
-)

@@ -77,7 +77,6 @@ def _stated(node: ast.AST) -> Iterator[tuple[str, Dimensions]]:
 
 def _stated_by_call(call: ast.Call) -> Iterator[tuple[str, Dimensions]]:
     first = call.args[0] if call.args else None
-    yield from ((name, (_UNNAMED,)) for name in _with_positions(call))
     if isinstance(call.func, ast.Attribute) and call.func.attr == "permute" and isinstance(call.func.value, ast.Name):
         order = first.elts if isinstance(first, ast.Tuple | ast.List) and len(call.args) == 1 else call.args
         if len(order) > 1 and not any(isinstance(one, ast.Starred) for one in order):
@@ -91,20 +90,6 @@ def _stated_by_call(call: ast.Call) -> Iterator[tuple[str, Dimensions]]:
         for part, one in zip(parts, call.args[1:], strict=False):
             if isinstance(one, ast.Name):
                 yield one.id, tuple(part.split() if " " in part.strip() else part.strip())
-
-
-def _with_positions(call: ast.Call) -> Iterator[str]:
-    """Yield what has one dimension because its positions are a single column, as in `(x > 0).nonzero().squeeze(1)`."""
-    found = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if not isinstance(found, ast.Call) or not isinstance(found.func, ast.Attribute) or found.keywords:
-        return
-    column = ast.unparse(call).removeprefix(ast.unparse(found))
-    if found.func.attr != "nonzero" or column not in (".squeeze(1)", ".squeeze(-1)", ".view(-1)", ".reshape(-1)"):
-        return
-    tested = found.args[0] if found.args else found.func.value
-    yield from (
-        one.left.id for one in ast.walk(tested) if isinstance(one, ast.Compare) and isinstance(one.left, ast.Name)
-    )
 
 
 def _of_pattern(first: ast.Name, words: list[str], text: str) -> Iterator[tuple[str, Dimensions]]:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from ..dynamo.runs import Call
 from .guessed_values import BATCH, LENGTH
-from .search import parameters_of, with_option
+from .search import parameters_of
 
 _MORE_ROWS = 3
 # A program's own call with a single row may be a large one.
@@ -83,20 +83,7 @@ def options(function: Callable[..., Any], call: Call) -> Iterator[Iterable[Call]
         if parameter.default is False:
             yield [(args, {**kwargs, parameter.name: True})]
         else:
-            yield _with_tensor(function, call, parameter)
-
-
-def all_options(function: Callable[..., Any], call: Call, works: Callable[[Call], bool]) -> Iterator[Call]:
-    """Yield calls that set all optional tensors that work together, with different parameters set first.
-
-    For example, a model computes a loss without padding only if it gets both labels and a mask.
-    """
-    tensors = [parameter for parameter in _optional(function, call) if parameter.default is None]
-    for order in (tensors, tensors[::-1]) if len(tensors) > 1 else ():
-        found = call
-        for parameter in order:
-            found = next(filter(works, _likely(found, parameter)), found)
-        yield found
+            yield _with_tensor(call, parameter)
 
 
 def _optional(function: Callable[..., Any], call: Call) -> Iterator[inspect.Parameter]:
@@ -110,19 +97,11 @@ def _optional(function: Callable[..., Any], call: Call) -> Iterator[inspect.Para
             yield parameter
 
 
-def _with_tensor(function: Callable[..., Any], call: Call, parameter: inspect.Parameter) -> Iterator[Call]:
-    """Yield calls with a tensor for an optional parameter: like the first tensor, or else as its name suggests."""
-    yield from _likely(call, parameter)
-    found = with_option(function, call, parameter, _first_tensor(call).device.type)
-    yield from () if found is None else [found]
-
-
-def _likely(call: Call, parameter: inspect.Parameter) -> Iterator[Call]:
-    """Yield calls with a tensor that is like the first tensor."""
+def _with_tensor(call: Call, parameter: inspect.Parameter) -> Iterator[Call]:
+    """Yield calls with a tensor for an optional parameter: like the first tensor, or as its name suggests."""
     args, kwargs = call
-    yield from (
-        (args, {**kwargs, parameter.name: value}) for value in _tensors_like(parameter.name, _first_tensor(call))
-    )
+    for value in _tensors_like(parameter.name, _first_tensor(call)):
+        yield args, {**kwargs, parameter.name: value}
 
 
 def _first_tensor(call: Call) -> torch.Tensor:

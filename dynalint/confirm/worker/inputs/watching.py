@@ -32,10 +32,7 @@ class Operand:
 
 
 class OperationWatch(TorchFunctionMode):  # type: ignore[misc]  # torch does not annotate it
-    """Records the operands of the last operation, and how many places in the code ran operations.
-
-    `piece` is the size of the last dimension of the parts into which the last operation split a tensor.
-    """
+    """Records the operands of the last operation, and how many places in the code ran operations."""
 
     def __init__(self, made: Mapping[str, Any]) -> None:
         super().__init__()
@@ -43,7 +40,6 @@ class OperationWatch(TorchFunctionMode):  # type: ignore[misc]  # torch does not
         self._sources: Any = WeakIdKeyDictionary()
         self._places: set[tuple[Any, int]] = set()
         self.operands: tuple[Operand, ...] = ()
-        self.piece = 1
         for name, value in made.items():
             for tensor in _tensors(value):
                 self._sources[tensor] = frozenset({name})
@@ -59,12 +55,9 @@ class OperationWatch(TorchFunctionMode):  # type: ignore[misc]  # torch does not
         """Run an operation, and record which arguments its results come from."""
         caller = sys._getframe(1)  # noqa: SLF001 - the frame is cheaper to get than a stack
         self._places.add((caller.f_code, caller.f_lineno))
-        given = list(_tensors((args, kwargs)))
+        given = _tensors((args, kwargs))
         self.operands = tuple(Operand(tuple(one.shape), self._sources.get(one, _NO_SOURCE)) for one in given)
-        self.piece = 1
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, tuple) and given and all(one.dim() == given[0].dim() for one in _tensors(result)):
-            self.piece = next((one.shape[-1] for one in _tensors(result) if one.dim()), 1)
         sources = _NO_SOURCE.union(*(one.sources for one in self.operands))
         if sources:
             for tensor in _tensors(result):

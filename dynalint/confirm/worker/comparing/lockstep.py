@@ -17,7 +17,7 @@ from .observing import Observation, attempt, hearing_all_logs
 from .other_builds import builds_of
 from .pairs import ComparedVersion, NotMadeError, ObservedDifference, Pair, fresh, state_tensors
 from .reached_code import InputSearch, Side
-from .states import ALWAYS, HALF, MORE_STATES, PRECISIONS, STATES, StateVariation, built_otherwise, counted_to
+from .states import ALWAYS, HALF, MORE_STATES, PRECISIONS, STATES, StateVariation, built_otherwise
 from .trials import (
     ALIKE,
     BASE,
@@ -35,7 +35,6 @@ from .trials import (
     mixed_trials,
     other_ranks,
     random_trials,
-    visit,
 )
 
 _REPEATS = 3
@@ -104,7 +103,7 @@ def _run_scenes(
                 differs, first, second = scene.pair.step(trial)
             scene.done.append(trial)
             ran = frozenset(search.marks.seen)
-            if trial.method is None and scene.tells:
+            if scene.tells:
                 told = (side for side in ran if scene.change is None or side not in before)
                 found.telling.update(dict.fromkeys(told, (scene.change, trial)))
             search.note(search.marks.seen)
@@ -162,7 +161,7 @@ def _is_rounding(one: ComparedVersion, scene: _Scene, first: Observation, second
 def _note(found: Findings, scene: _Scene, trial: Trial, first: Observation) -> None:
     """Record that a trial was run, and its outcome in the first version."""
     found.inputs += 1
-    if trial.method is None and first.error is None:
+    if first.error is None:
         found.returned += 1
         if trial not in found.worked and scene.change is None:
             found.worked.append(trial)
@@ -197,9 +196,6 @@ def _scenes(
     yield from both(lambda: search.thinned((*USUAL, *BATCHES, ALIKE)))
     endless = random_trials()
     search.begin()
-    yield from _counted(one, other, equality, search)
-    for method in search.methods if search.goes_on() else ():
-        yield from both(partial(_visits, method))
     yield from both(lambda: search.thinned(islice(endless, _LEAST_DRAWN)))
     yield from (_Scene(Pair(one, other, equality, training=True), [twice], True, tells=False) for twice in TWICE)
     yield from _other_states(one, other, equality, search)
@@ -235,15 +231,6 @@ def _scenes(
             mixed = chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
             yield _Scene(pair, search.worth_comparing(mixed, pair.probe), training=True, change=state)
     yield from _last_scenes(one, other, equality, search, told)
-
-
-def _counted(one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch) -> Iterator[_Scene]:
-    """Yield calls with counters set close to the limits that the code compares them with."""
-    for limit, training in product(search.limits, (True, False)):
-        if search.goes_on():
-            change = counted_to(limit - 2)
-            pair = Pair(one, other, equality, training=training, change=change)
-            yield _Scene(pair, [BASE] * _REPEATS, training, change)
 
 
 def _last_scenes(
@@ -333,10 +320,6 @@ def try_out(subject: ComparedVersion, function: Callable[..., Any]) -> None:
             attempt(function, call, trial.seed, training=True, differentiated=subject.differentiated)
 
 
-def _visits(method: str) -> tuple[Trial, ...]:
-    return visit(method), BASE, USUAL[0]
-
-
 def _explained(one: ComparedVersion, other: ComparedVersion, scene: _Scene, differs: str) -> ObservedDifference:
     """Determine whether the last trial alone shows the difference, and whether the first version is deterministic."""
     trial = scene.done[-1]
@@ -346,8 +329,7 @@ def _explained(one: ComparedVersion, other: ComparedVersion, scene: _Scene, diff
     mode = "while training" if scene.training else "in evaluation, without gradients"
     after = "" if alone is not None or len(trials) == 1 else f" after {len(trials) - 1} other calls"
     state = f" with {scene.change.name}" if scene.change is not None else ""
-    shapes = "" if trial.method is not None else f" ({_shapes(trial.of(one.call))})"
-    where = f"{trial.name}{shapes}{state}{after}, {mode}"
+    where = f"{trial.name} ({_shapes(trial.of(one.call))}){state}{after}, {mode}"
     return ObservedDifference(alone or differs, where, raises=False, stable=stable)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -82,8 +81,6 @@ class Pair:
         self._build = None if change is None else change.build
         self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
         _level(*self._functions, change)
-        if change is not None and change.count is not None:
-            _count_from(*self._functions, equality.numbers, change.count)
         self._modes = [_modes(function) for function in self._functions]
 
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
@@ -205,17 +202,6 @@ def _set_otherwise(function: Any, change: StateVariation | None) -> None:
         owner.to(change.dtype)
 
 
-def _count_from(one: Any, other: Any, names: Collection[str], count: int) -> None:
-    """Set the counters with these names to `count`. They are ints in the first callable and tensors in the second."""
-    for (_, module), (_, counterpart) in zip(modules_of(one), modules_of(other), strict=False):
-        for name in names:
-            tensor = counterpart._buffers.get(name)  # noqa: SLF001 - an attribute of this name may be a property
-            if type(vars(module).get(name)) is int and tensor is not None:
-                setattr(module, name, count)
-                with torch.no_grad():
-                    tensor.fill_(count)
-
-
 def _turn_flags(function: Any) -> None:
     """Invert each public bool attribute of modules that are not torch's own."""
     for _, module in modules_of(function):
@@ -240,9 +226,6 @@ def _observed(
     *,
     training: bool,
 ) -> Observation:
-    run, call = function, subject.call
-    if trial.method is not None:
-        run, call = _method(function, trial.method), ((), {})
     subject.begin(trial)
     autocast: Any = nullcontext()
     if change is not None and change.autocast:
@@ -250,9 +233,9 @@ def _observed(
         autocast = torch.autocast(device, torch.bfloat16)
     with subject.version.active(), force_eager(), autocast:
         seen = observe(
-            run,
             function,
-            trial.of(call),
+            function,
+            trial.of(subject.call),
             trial.seed,
             training=training,
             times=trial.times,
@@ -262,23 +245,3 @@ def _observed(
             kept = globals_of(vars(module))
             seen.state.update({f"global {module.__name__}.{name}": value for name, value in kept.items()})
     return seen
-
-
-def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a method from the first part of a callable that has the class, or a function that does nothing."""
-    cls, _, method = name.rpartition(".")
-    owner = getattr(function, "__self__", function)
-    for part in [owner, *(module for _, module in modules_of(function))]:
-        if any(base.__qualname__ == cls for base in type(part).__mro__):
-            found = getattr(part, method, None)
-            if callable(found) and _needs_nothing(found):
-                return cast("Callable[..., Any]", found)
-    return lambda: None
-
-
-def _needs_nothing(function: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(function).bind()
-    except (TypeError, ValueError):
-        return False
-    return True

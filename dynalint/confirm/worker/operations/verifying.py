@@ -18,7 +18,6 @@ additional keys:
     changed     the changed lines after the fix, by file
     anyway      whether to compile even if none of these ran
     exact, numbers, unmoved, practical   what counts as equal (see `differences.Equality`)
-    methods     methods to call in between, as "Class.method", if no call has reached them
     half        whether to also try more inputs in half precision
     ranks       whether to also try guessed inputs with other numbers of dimensions
     left_out    names of inputs that must not be tried
@@ -49,7 +48,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import torch
@@ -59,13 +57,13 @@ from ..comparing.differences import Equality
 from ..comparing.lockstep import Findings, run_side_by_side, try_out
 from ..comparing.observing import attempt
 from ..comparing.pairs import ComparedVersion, ObservedDifference, alike, fresh, takes_gradients
-from ..comparing.reached_code import MARK, InputSearch, Marks, Side, limits_of
+from ..comparing.reached_code import MARK, InputSearch, Marks, Side
 from ..comparing.trials import BASE, Trial
 from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
 from ..dynamo.runs import Call
 from ..inputs.targets import BuiltTarget, ProblemError, recorded_subject, subject_of
-from ..inputs.variants import all_options, options
+from ..inputs.variants import options
 from ..process.wire import Reply, Silent
 from ..source.versions import Version
 
@@ -202,8 +200,7 @@ def _fuller_call(original: ComparedVersion, search: InputSearch) -> Call | None:
         return None
     target = fresh(again, training=True)
     with again.version.active(), runs.force_eager():
-        single = [call for some in options(target, again.call) for call in some if works(call)]
-    fuller = chain(single, all_options(target, again.call, works))
+        fuller = [call for some in options(target, again.call) for call in some if works(call)]
     return next((call for call in fuller if reached(call) - usual), None)
 
 
@@ -212,9 +209,9 @@ def _called(subject: ComparedVersion, call: Call) -> ComparedVersion:
 
 
 def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -> InputSearch:
-    seconds, methods = float(request["search_seconds"]), tuple(request["methods"])
-    limits = limits_of(request["marked"].values()) if request["numbers"] else ()
-    return InputSearch(marks, wanted, seconds, methods, frozenset(request["left_out"]), request["half"], limits)
+    return InputSearch(
+        marks, wanted, float(request["search_seconds"]), frozenset(request["left_out"]), half=request["half"]
+    )
 
 
 def _asks_too_much(request: Mapping[str, Any], original: ComparedVersion, found: Findings) -> bool:

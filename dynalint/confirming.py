@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dynalint.analysis import Analysis
 from dynalint.analysis.index import ClassInfo, FunctionInfo
-from dynalint.analysis.kinds import Kind
 from dynalint.analysis.notebook import SUFFIX
-from dynalint.analysis.shown import ShownKinds, agreed, kind_of
 from dynalint.analysis.source import SourceFile, read_source
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Execution, Interrupted, Target, WorkerError, examine
 from dynalint.confirm.budget import TimeBudget
-from dynalint.confirm.options import resolved
-from dynalint.confirm.results import TargetResult
 from dynalint.confirm.verdicts import CONFIRMABLE
 from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
@@ -45,8 +41,7 @@ class Confirmed:
 
     `failures` are sentences about steps that failed completely, and `notes` are sentences about calls that could not be
     used. `interrupted` indicates whether the user stopped the run, and `ran` indicates whether there was any code to
-    run. `shown` are the kinds that the arguments had in the runs in which the graph broke, and `guessed` says whether
-    some of these arguments were guessed.
+    run.
     """
 
     linted: tuple[Linted, ...]
@@ -54,8 +49,6 @@ class Confirmed:
     notes: tuple[str, ...] = ()
     interrupted: bool = False
     ran: bool = False
-    shown: ShownKinds = field(default_factory=dict)
-    guessed: bool = False
 
 
 def confirmed(
@@ -73,9 +66,8 @@ def confirmed(
     ways = parts(workspace, result), _roots_near(workspace, result)
     interrupted = False
     notes: list[str] = []
-    results: Sequence[TargetResult] = ()
     try:
-        findings, results = examine(asked, roots, options, progress, silenced, *ways, notes.append)
+        findings, _ = examine(asked, roots, options, progress, silenced, *ways, notes.append)
     except WorkerError as fault:
         return Confirmed(tuple(wanted), (str(fault),))
     except Interrupted as fault:
@@ -95,32 +87,7 @@ def confirmed(
             doubted = replace(finding, doubt=doubts.get((finding.path, finding.function), ""))
             linted.extend(_discovered(doubted, files, workspace))
     in_order = tuple(sorted(linted, key=lambda one: one.finding.sort_key))
-    return Confirmed(
-        in_order,
-        tuple(failures),
-        tuple(notes),
-        interrupted=interrupted,
-        ran=bool(roots),
-        shown=_shown(results, result.analysis),
-        guessed=any(argument.guessed for one in results for argument in one.shown.values()),
-    )
-
-
-def _shown(results: Iterable[TargetResult], analysis: Analysis) -> ShownKinds:
-    """Return the kinds of the arguments with which the roots were run, for each root in which the graph broke."""
-    heirs, found = _heirs(analysis), dict[tuple[Path, str], dict[str, list[Kind]]]()
-    functions: dict[Target, FunctionInfo] = {}
-    for function in analysis.roots:
-        for target in _importable([function]):
-            functions.update(dict.fromkeys(resolved([target, *heirs.get(target, ())]), function))
-    for result in results:
-        root = functions.get(result.target)
-        broken = result.default is not None and result.default.breaks
-        if root is not None and broken and result.shown and not result.part:
-            kinds = found.setdefault((root.file.path, root.qualname), {})
-            for name, told in result.shown.items():
-                kinds.setdefault(name, []).append(kind_of(told.type, told.dtype, told.rank))
-    return {key: {name: agreed(each) for name, each in kinds.items()} for key, kinds in found.items()}
+    return Confirmed(in_order, tuple(failures), tuple(notes), interrupted=interrupted, ran=bool(roots))
 
 
 def _not_run(linted: Linted) -> Linted:

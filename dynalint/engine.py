@@ -115,9 +115,8 @@ def _key(finding: Finding) -> tuple[object, ...]:
 def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bool = False) -> Checked:
     """Lint the files in a workspace, and confirm the findings if the settings allow it.
 
-    If `fixable` is true, only findings that have a fix are confirmed, and no code is run for other findings, unless a
-    run may show that an argument is a tensor, so that there are more fixes. `progress` is called with the amount done,
-    the total and a description. The call can come from any thread.
+    If `fixable` is true, only findings that have a fix are confirmed, and no code is run for other findings. `progress`
+    is called with the amount done, the total and a description. The call can come from any thread.
     """
     near = surroundings(workspace)
     workspace, notes = replace(workspace, around=near.files), near.notes
@@ -127,18 +126,10 @@ def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bo
     if workspace.settings.confirm == "never":
         return Checked((*unreadable(workspace), *result.linted), linter, result, result.failures, notes, around=near)
     from dynalint.confirming import confirmed
-    from dynalint.informed import explains_more, informed_by_runs, may_be_informed, with_calls
 
     only = [one for one in result.offers.made(result.linted) if one.rewrite is not None] if fixable else None
-    if fixable and may_be_informed(linter, result):
-        only = None
     with charged("confirming", whole=True):
         ran = confirmed(workspace, result, progress, only)
-        informed = informed_by_runs(linter, result, ran)
-        if informed is not None:
-            more = confirmed(workspace, informed[1], progress, only)
-            if explains_more(more, ran):
-                (linter, result), ran = informed, with_calls(more, ran)
     failures = (*result.failures, *ran.failures)
     judged = {one.finding.sort_key for one in ran.linted}
     others = (one for one in result.linted if fixable and one.finding.sort_key not in judged)

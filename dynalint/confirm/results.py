@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,6 @@ from dynalint.confirm.worker.dynamo.records import (
     EagerRun,
     Run,
     RunFailure,
-    ShownArgument,
     StackFrame,
     decode,
 )
@@ -87,8 +86,7 @@ class TargetResult:
     The first `same` calls are identical, and the next `batch` calls use another batch size. `evaluation` is the result
     of the same calls in evaluation mode, which may run different code. Its `mode` says so. `outdated` means that the
     stored evidence for the target is out of date. `part` means that the target is not a compiled root but a function
-    that a root calls, which was run separately with guessed arguments. `shown` is what the call passes for each
-    parameter. Paths are resolved.
+    that a root calls, which was run separately with guessed arguments. Paths are resolved.
     """
 
     target: Target
@@ -108,7 +106,6 @@ class TargetResult:
     mode: str = ""
     outdated: bool = False
     part: bool = False
-    shown: Mapping[str, ShownArgument] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -175,7 +172,6 @@ def _result(
         latent=_latent(parts.get("latent"), spots),
         files=frozenset(decode(tuple[str, ...], parts.get("files", ()))),
         evaluation=_evaluation(target, torch, answer, spots),
-        shown={name: decode(ShownArgument, told) for name, told in parts.get("shown", {}).items()},
     )
 
 

@@ -16,7 +16,6 @@ from dynalint.analysis import Analysis, AnalysisOptions, analyze, revise
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.run import with_deep_stack
-from dynalint.analysis.shown import ShownKinds
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import Exhausted
 from dynalint.config import OPTIONS, Settings
@@ -87,12 +86,6 @@ class Linter:
         narrow.workspace = replace(self.workspace, files=kept, around=around)
         narrow._latest = None  # noqa: SLF001 - it is another linter of this class
         return narrow
-
-    def assuming(self, shown: ShownKinds) -> Linter:
-        """Return a linter for the same files that knows what runs have shown about parameters."""
-        other = copy(self)
-        other._options, other._latest = replace(self._options, shown=shown), None  # noqa: SLF001 - of this class
-        return other
 
     def resumed(self, texts: Mapping[Path, str]) -> Linter:
         """Return a linter for the same files with other texts, which takes over this linter's last analysis."""

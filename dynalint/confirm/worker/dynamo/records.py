@@ -35,19 +35,6 @@ class StackFrame:
 
 
 @dataclass(frozen=True)
-class ShownArgument:
-    """What a call that works passes for a parameter: a type, and of a tensor, its dtype class and number of dimensions.
-
-    The number of dimensions is None if the argument was `guessed`, because most code accepts other numbers too.
-    """
-
-    type: str
-    dtype: str | None = None
-    rank: int | None = None
-    guessed: bool = False
-
-
-@dataclass(frozen=True)
 class Break:
     """A graph break as Dynamo reported it.
 

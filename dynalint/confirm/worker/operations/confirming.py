@@ -37,7 +37,6 @@ from ..dynamo.hidden_breaks import JudgedFile, joined, latent_run
 from ..dynamo.records import EagerRun, Run, Span, StackFrame, encode
 from ..dynamo.runs import Call, Maker
 from ..inputs.chosen_calls import REPEATS, ChosenCalls, choose
-from ..inputs.shown_kinds import shown_kinds
 from ..inputs.targets import BuiltTarget, ProblemError, subject_of
 from ..inputs.variants import rising
 from ..process.wire import Prefixed, Reply
@@ -122,7 +121,6 @@ def run_modes(
     """
     started = time.process_time()
     make, name = subject.make, request["target"]["qualname"]
-    reply.part("shown", {parameter: encode(argument) for parameter, argument in shown_kinds(subject).items()})
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
     chosen = choose(

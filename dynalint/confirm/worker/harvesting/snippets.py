@@ -21,7 +21,6 @@ from .smaller_code import smaller
 
 # The processor time for a snippet, and the time for which it may wait, in seconds.
 _SECONDS, _WAITING = 8.0, 4.0
-_ON_THE_CPU = ("cuda", "half")
 # Errors that other sizes may avoid.
 _SIZE = re.compile(r"AssertionError|IndexError|KeyError: .*\d|RuntimeError|ValueError|ZeroDivisionError|.*Einops")
 
@@ -61,7 +60,7 @@ def _run_versions(code: str, scope: Mapping[str, Any], problems: list[str], harv
     If a model is large, run them again with smaller default arguments. `problems` are those of the last version.
     """
     for models, most in ((nullcontext, LARGE), (partial(_small_models, harvest), too_large())):
-        for tree in map(_OnTheCpu().visit, smaller(code)):
+        for tree in smaller(code):
             if patient:
                 harvest.begin(_SECONDS)
             problems.clear()
@@ -115,17 +114,3 @@ def _bound(statement: ast.stmt) -> set[str]:
     names = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
     aliases = (one for one in ast.walk(statement) if isinstance(one, ast.alias))
     return names | {one.asname or one.name.partition(".")[0] for one in aliases}
-
-
-class _OnTheCpu(ast.NodeTransformer):
-    """Removes calls that move a tensor to another device or dtype."""
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _ON_THE_CPU and not node.args:
-            return node.func.value
-        return node
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        is_gpu = isinstance(node.value, str) and node.value.partition(":")[0] == "cuda"
-        return ast.copy_location(ast.Constant("cpu"), node) if is_gpu else node

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import inspect
 import io
 import os
@@ -51,14 +50,12 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest,
     paths = list(dict.fromkeys(one["path"] for one in tests))
     options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
     plugin = _Plugin(tests, harvest, skipped)
-    # If an installed plugin keeps pytest from starting, the others may be enough for the tests.
-    for plugins in (None, _importable_plugins, list):
-        if plugins is not None:
-            os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        named = [] if plugins is None else [f"-p{name}" for name in plugins()]
+    # If an installed plugin keeps pytest from starting, the tests may do without all of them.
+    for plugins in ({}, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}):
+        os.environ.update(plugins)
         why: str | None = ""
         while why is not None and paths and not plugin.collected:
-            why, broken = _failure_of(pytest, [*options, *named, *paths], plugin)
+            why, broken = _failure_of(pytest, [*options, *paths], plugin)
             if why is not None and stand_ins.provide(_missing_in(why)):
                 continue
             if why is not None:
@@ -80,16 +77,6 @@ def _missing_in(text: str) -> str:
     """Return the package that an error says is not installed, or an empty string."""
     found = _MISSING.search(text)
     return found[1] if found is not None else ""
-
-
-def _importable_plugins() -> list[str]:
-    """Return the names of the installed plugins that can be imported."""
-    found = []
-    for one in importlib.metadata.entry_points(group="pytest11"):
-        with contextlib.suppress(Exception):
-            one.load()
-            found.append(one.name)
-    return found
 
 
 def _failure_of(pytest: Any, arguments: list[str], plugin: _Plugin) -> tuple[str | None, Path | None]:

@@ -12,7 +12,6 @@ from .tensor_shapes import Specs, of_rank, resized, swap_size, tensors_in, with_
 from .watching import Operand
 
 Revision = Callable[[Specs, re.Match[str]], Iterator[Specs]]
-Wanted = Iterator[tuple[Operand, int]]
 
 
 def sizes(got: int, want: int) -> Revision:
@@ -21,64 +20,30 @@ def sizes(got: int, want: int) -> Revision:
 
 
 def of_other_rank(specs: Specs, message: str, operands: Sequence[Operand]) -> Iterator[Specs]:
-    """Yield specs in which an operand gets the number of dimensions that the message asks for.
+    """Yield specs in which an operand gets a number of dimensions that the message states, or one more or fewer.
 
     The argument that it was computed from may have more or fewer dimensions than the operand, as in `x[:, None]`, so it
     gets as many more or fewer dimensions as the operand needs.
     """
+    if _RANK.search(message) is None:
+        return
     tensors = tensors_in(specs)
-    for operand, wanted in _wanted_ranks(message, operands):
-        for name in sorted(operand.sources & tensors.keys()):
-            shape = tensors[name].shape
-            rank = len(shape) + wanted - len(operand.shape)
-            if 0 <= rank < len(shape):
-                # The features are usually kept.
-                yield with_shape(specs, name, (*shape[: rank - 1], *shape[-1:]) if rank else ())
-                yield with_shape(specs, name, shape[:rank])
-            elif rank > len(shape) and (fitting := of_rank(shape, rank)) is not None:
-                yield with_shape(specs, name, fitting)
-
-
-def _wanted_ranks(message: str, operands: Sequence[Operand]) -> Wanted:
-    """Yield operands, each with the number of dimensions that it needs according to the message."""
-    for pattern, wanted in _RANKS:
-        match = pattern.search(message)
-        if match is not None and operands:
-            for operand, rank in wanted(operands, match):
-                if rank != len(operand.shape):
-                    yield operand, rank
-
-
-def _stated(got: int, want: int) -> Callable[[Sequence[Operand], re.Match[str]], Wanted]:
-    """The message states how many dimensions an operand has and needs, in these groups."""
-    return lambda operands, match: ((one, int(match[want])) for one in operands if len(one.shape) == int(match[got]))
-
-
-def _at_least(operands: Sequence[Operand], match: re.Match[str]) -> Wanted:
-    return ((one, int(match[1])) for one in operands if len(one.shape) < int(match[1]))
-
-
-def _of_operand(operands: Sequence[Operand], match: re.Match[str]) -> Wanted:
-    yield from ((one, int(match[1])) for one in operands[int(match[3]) :][:1])
-
-
-def _like_first(operands: Sequence[Operand], _match: re.Match[str]) -> Wanted:
-    yield from ((one, len(operands[0].shape)) for one in operands[1:])
-    yield from ((operands[0], len(one.shape)) for one in operands[1:])
-
-
-def _to_have(dimension: int) -> Callable[[Sequence[Operand], re.Match[str]], Wanted]:
-    """The code names a dimension that the first operand does not have, in this group."""
-
-    def wanted(operands: Sequence[Operand], match: re.Match[str]) -> Wanted:
-        named = int(match[dimension])
-        yield operands[0], named + 1 if named >= 0 else -named
-
-    return wanted
-
-
-def _first(rank: int) -> Callable[[Sequence[Operand], re.Match[str]], Wanted]:
-    return lambda operands, _: ((one, rank) for one in operands[:1])
+    stated = [] if _NUMBER.search(message) is None else [0]
+    stated += [named + 1 if (named := int(one)) >= 0 else -named for one in _NAMED.findall(message)]
+    stated += [int(one) for one in _STATED.findall(message)]
+    # The first operand is more often as it should be.
+    for operand in reversed(operands):
+        own = len(operand.shape)
+        for wanted in dict.fromkeys((*stated, own + 1, own - 1)):
+            for name in sorted(operand.sources & tensors.keys()) if wanted != own else ():
+                shape = tensors[name].shape
+                rank = len(shape) + wanted - own
+                if 0 <= rank < len(shape):
+                    # The features are usually kept.
+                    yield with_shape(specs, name, (*shape[: rank - 1], *shape[-1:]) if rank else ())
+                    yield with_shape(specs, name, shape[:rank])
+                elif rank > len(shape) and (fitting := of_rank(shape, rank)) is not None:
+                    yield with_shape(specs, name, fitting)
 
 
 def of_other_size(specs: Specs, message: str, operands: Sequence[Operand]) -> Iterator[Specs]:
@@ -132,28 +97,14 @@ def divisible(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
         yield resized(specs, sizes_of)
 
 
-# Torch's messages, each with the operands that it is about and the number of dimensions that they need.
-_BY_MESSAGE: tuple[tuple[str, Callable[[Sequence[Operand], re.Match[str]], Wanted]], ...] = (
-    (
-        r"sizes provided \((\d+)\) must be greater or equal to the number of dimensions in the tensor \((\d+)\)",
-        _stated(2, 1),
-    ),
-    (
-        r"subscripts in the equation \((\d+)\) does not match the number of dimensions \((\d+)\) for operand (\d+)",
-        _of_operand,
-    ),
-    (r"input\.dim\(\) = (\d+) is not equal to len\(dims\) = (\d+)", _stated(1, 2)),
-    (r"expects a tensor with <= (\d+) dimensions, but self is (\d+)D", _stated(2, 1)),
-    (r"at least (\d+) dimensions", _at_least),
-    (r"same number of dimensions: got (\d+) and (\d+)", _stated(2, 1)),
-    (r"same number of dimensions: got (\d+) and (\d+)", _stated(1, 2)),
-    (r"same number of dimensions as (?:input|self|source)|input and indices should have the same number", _like_first),
-    (r"Dimension out of range .* but got (-?\d+)", _to_have(1)),
-    (r"too many indices for tensor of dimension (\d+)", _to_have(1)),
-    (r"must be a matrix", _first(2)),
-    (r"more than one value is ambiguous|cannot be converted to Scalar|only one element tensors can be", _first(0)),
+# Messages about numbers of dimensions, those of them that want a number, and what they state: a dimension that the
+# tensor should have, or how many there are or should be.
+_RANK = re.compile(
+    r"number of dimensions|\d dimensions|len\(dims\)|Dimension out of range|too many indices|must be a matrix"
+    r"|indices should have the same number|ambiguous|to Scalar|only one element tensors"
 )
+_NUMBER = re.compile(r"ambiguous|to Scalar|only one element tensors")
+_NAMED = re.compile(r"(?:Dimension out of range .* but got|too many indices for tensor of dimension) (-?\d+)")
+_STATED = re.compile(r"(?<![-\w.])[0-5](?=D?\b)(?!\.\d)")
 _VIEW = re.compile(r"(?:shape '|[Pp]rovided sizes )\[([-\d, ]+)\]'? (?:is invalid for input|don't multiply up)")
 _SPLIT = re.compile(r"split_sizes to sum exactly to (\d+) .* got split_sizes=\[([\d, ]+)\]")
-# Compiled before processes are forked.
-_RANKS = tuple((re.compile(pattern), wanted) for pattern, wanted in _BY_MESSAGE)

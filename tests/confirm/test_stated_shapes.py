@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Annotated, Any
 
 import pytest
@@ -11,7 +10,6 @@ from torch import nn
 
 from dynalint.confirm.worker.inputs.guessed_values import BATCH, LENGTH, WIDTH
 from dynalint.confirm.worker.inputs.search import find_call
-from dynalint.confirm.worker.inputs.used_shapes import used_kinds
 
 pytestmark = pytest.mark.dynamo
 
@@ -138,55 +136,3 @@ def test_kinds_are_read_too() -> None:
     assert kinds(Described) == [torch.float32, torch.bool, torch.int64]
     assert kinds(Annotations) == [torch.float32, torch.int64, torch.float32]
     assert kinds(Commented) == [torch.float32, torch.int64]
-
-
-class Unpacked(nn.Module):
-    def forward(self, image, boxes, weights, times, kept):
-        _b, _c, _h, _w = image.shape
-        _, _n, _ = boxes.size()
-        times = times[:, None, None, None]
-        kept, _ = kept.shape  # it is a size from here on
-        return (image * times).sum() + boxes.permute(0, 2, 1).sum() + einsum("b n c, b c -> b n", boxes, weights) + kept
-
-
-class Rearranged(nn.Module):
-    def forward(self, x, y):
-        x = rearrange(x, "b h n d -> b n (h d)")
-        y = rearrange(y, "b (h n) d -> b n (h d)", h=1)
-        return x.sum() + y.sum()
-
-
-def einsum(pattern: str, *tensors: torch.Tensor) -> torch.Tensor:
-    return torch.einsum(pattern.replace("n c", "nc").replace("b ", "b"), *tensors)
-
-
-def rearrange(x: torch.Tensor, pattern: str, **_sizes: int) -> torch.Tensor:
-    return x.transpose(1, 2).flatten(2)
-
-
-def test_code_states_the_number_of_dimensions_too() -> None:
-    assert [len(shape) for shape in shapes(Unpacked())] == [4, 3, 2, 1, 2]
-    assert len(shapes(Rearranged())[0]) == 4
-
-
-INDEXED = """
-def forward(self, x, chosen, labels, where, kept, scores, weights):
-    rows = torch.arange(x.shape[0])
-    x = x[rows, chosen] + x.gather(1, labels)[:, 0] + torch.where(where, weights, 2.0).sum()
-    return x.masked_fill(~kept, 0.0).sum() + F.cross_entropy(scores, labels, weights)
-"""
-
-
-def test_code_states_kinds_too() -> None:
-    names = ("x", "chosen", "labels", "where", "kept", "scores", "weights")
-    kinds = {"chosen": "int", "labels": "int", "where": "bool", "kept": "bool"}
-    assert used_kinds(ast.parse(INDEXED), names) == kinds
-
-
-class Indexed(nn.Module):
-    def forward(self, x, chosen):
-        return x[torch.arange(x.shape[0]), chosen] * 2
-
-
-def test_a_stated_kind_is_taken() -> None:
-    assert [value.dtype for value in find_call(Indexed(), "cpu", 30).call[0]] == [torch.float32, torch.int64]

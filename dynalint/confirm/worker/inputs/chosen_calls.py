@@ -108,15 +108,22 @@ def choose(
     others += _others(other_ranks(call), lines) if guessed and not few else []
     asked = _concerns(reached.union(*(seen for _, seen in others)), spots)
     repeats = [call] * same + (_wider(batch, lines) if asked or (few and resized) else [])
-    kept: list[Call] = []
+    kept = list(_more(others, reached, lambda new: _concerns(new, spots) if not varied else asked or bool(new)))
     optional = dict.fromkeys(range(same, len(repeats)), pace)
+    optional.update((at, _PACE) for at, (_, is_new) in enumerate(kept, len(repeats)) if not is_new)
+    return ChosenCalls(repeats, [other for other, _ in kept], asked, same, optional)
+
+
+def _more(
+    others: Iterable[tuple[Call, Lines]], reached: Lines, is_wanted: Callable[[Lines], bool]
+) -> Iterator[tuple[Call, bool]]:
+    """Yield the calls that are wanted for the lines that no earlier call reaches, and whether there are any."""
+    reached = set(reached)
     for other, seen in others:
         new = seen - reached
-        if _concerns(new, spots) if not varied else asked or new:
-            optional.update({} if new else {len(repeats) + len(kept): _PACE})
-            kept.append(other)
+        if is_wanted(new):
+            yield other, bool(new)
             reached |= seen
-    return ChosenCalls(repeats, kept, asked, same, optional)
 
 
 def _wider(batch: Call | None, lines: Callable[[Call], Lines | None]) -> list[Call]:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from .guessed_values import LENGTH, PLACEHOLDER
-from .shape_errors import divisible, joined, longer, of_other_rank, of_other_size, sizes
+from .shape_errors import divisible, of_other_rank, sizes
 from .tensor_shapes import Specs, of_rank, swap_size, tensors_in, wanted_by
 from .watching import Operand
 
@@ -46,7 +46,7 @@ def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
         match = pattern.search(trouble.message)
         if match:
             found += revise(specs, match)
-    found += [*_of_stated_rank(specs, trouble), *of_other_size(specs, trouble.message, trouble.operands)]
+    found += _of_stated_rank(specs, trouble)
     blamed = {name for operand in trouble.operands for name in operand.sources}
     # An argument that the failed operation does not depend on is rarely the cause.
     found.sort(key=lambda one: any(value != specs.get(name) for name, value in one.items() if name not in blamed))
@@ -163,6 +163,14 @@ def deeper(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]
             yield {**specs, name: replace(spec, shape=shape)}
 
 
+def _unpacked(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs in which a tensor has as many dimensions as the code unpacks, as in `b, t, c = x.shape`."""
+    for name, spec in tensors_in(specs).items():
+        shape = of_rank(spec.shape, int(match[1]))
+        if shape is not None and len(shape) != len(spec.shape):
+            yield {**specs, name: replace(spec, shape=shape)}
+
+
 def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs in which all tensors have the same shape."""
     tensors = tensors_in(specs)
@@ -171,15 +179,10 @@ def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with larger inputs, because kernels, patches or pooling windows were too large."""
-    pictures = {name: spec for name, spec in tensors_in(specs).items() if len(spec.shape) in (4, 5)}
-    # Videos are made with few frames.
-    cubes = {n: (*spec.shape[:2], *spec.shape[-1:] * 3) for n, spec in pictures.items() if len(spec.shape) == 5}
-    yield {**specs, **{name: replace(pictures[name], shape=shape) for name, shape in cubes.items()}}
-    for side in (64, 128, 224):
-        changed = {n: replace(spec, shape=(*spec.shape[:-2], side, side)) for n, spec in pictures.items()}
-        if any(max(spec.shape[-2:]) < side for spec in pictures.values()):
-            yield {**specs, **changed}
+    """Yield specs with larger pictures or longer rows, because kernels, patches or pooling windows were too large."""
+    pictures = {name: spec for name, spec in tensors_in(specs).items() if len(spec.shape) == 4}
+    for side in (64, 128, 224) if pictures else ():
+        yield {**specs, **{n: replace(one, shape=(*one.shape[:-2], side, side)) for n, one in pictures.items()}}
     for name, spec in tensors_in(specs).items():
         if len(spec.shape) in (2, 3) and spec.kind == "float":
             yield {**specs, name: replace(spec, shape=(*spec.shape[:-1], 16 * spec.shape[-1]))}
@@ -232,8 +235,6 @@ def _with_gradients(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]], ...] = (
     (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", sizes(1, 2)),
-    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", joined),
-    (r"expected input\[\d+, (\d+)[\d, ]*\] to have (\d+) channels", joined),
     (r"(tuple index|Dimension) out of range|too many indices|Dimension specified as|same number of dimensions", deeper),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", sizes(1, 2)),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", sizes(2, 1)),
@@ -243,14 +244,16 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"used as indices must be|dtype int|to be (one of types )?Long|0D or 1D target|to indexing result", _whole),
     (r"[Bb]oolean (tensor|masks)|BoolTensor|Boolean-type|\"(bitwise_)?(and|x?or)_cpu\" not implemented", _boolean),
     (r"floating[ -]point|same dtype|expected dtype|not implemented for '(Long|Bool)'|Float can't be cast", _floating),
-    (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be|of 0 elements", _larger),
     (r"to satisfy the constraint (Greater|Interval|HalfOpen|Positive|Unit)", _between),  # torch.distributions
     (r"[Oo]utside|[Dd]omain|\[0, ?1\]", _between),
     (r"\b([Nn]a[Nn]s?|[Ii]nf(inite|inity)?|([Nn]on-?)?finite|positive|[Nn]on-?negative)\b", _between),
+    (
+        r"[Oo]utput size is too small|Kernel size can't be|[Pp]adding size should be|of 0 elements|'from' to be less",
+        _larger,
+    ),
+    (r"values to unpack \(expected (\d+)", _unpacked),
     (r"sorted in de(creas|scend)ing order", _falling),
     (r"[Tt]ensors? .*does not require grad", _with_gradients),
-    (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop
-    (r"index (\d+) is out of bounds for dimension \d+ with size (\d+)", longer),
     (r"^AssertionError|[Dd]ivisible|multiple of", divisible),
 )
 _RANKS = re.compile(r"\b([1-5])-?[dD](?:imensional)?\b")

@@ -14,9 +14,9 @@ import time
 import types
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from torch import nn
 from ..dynamo import runs
 from ..dynamo.runs import Call, force_eager
 from .guessed_values import BATCH, LENGTH, NoGuessError, by_name, for_parameter, hints_of
+from .items import items_read, with_items
 from .revisions import FailedAttempt, revisions, sizes_in_message
 from .stated_shapes import stated_specs
 from .tensor_shapes import GENERIC, KINDS, Specs, TensorSpec, by_parameter_name, wanted_by
@@ -37,6 +38,7 @@ _KEPT_ERRORS = 3
 _MOST_ELEMENTS = 1 << 21
 # Errors that would occur with any arguments, such as a missing package, an exit, or access denied by the sandbox.
 FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)
+_MISSING_KEY = re.compile(r"KeyError: '(\w+)'")
 _NO_MEMORY = "can't allocate memory"
 _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training", "verbose", "inplace")
 
@@ -137,7 +139,8 @@ class _Search:
             if trouble is None:
                 return found
             self._note(trouble, found)
-            for number, answer in enumerate(revisions(specs, trouble)):
+            answers = itertools.chain(_with_key(self._function, specs, trouble), revisions(specs, trouble))
+            for number, answer in enumerate(answers):
                 if _key(answer) not in self.tried:
                     heapq.heappush(waiting, _Waiting((-trouble.progress, number, -len(self.tried)), answer))
             later[:0] = itertools.islice(sizes_in_message(specs, trouble.message), 4)
@@ -182,19 +185,41 @@ def _with_missing(function: Callable[..., Any], specs: Specs, message: str) -> I
     """Yield specs with one or two of the parameters that are None by default, first those that the message names."""
     words = {*re.findall(r"\w+", message)}
     target = function.forward if isinstance(function, nn.Module) else function
-    missing = [one for one in parameters_of(target) if one.default is None and one.name not in specs]
+    given = {name.partition("[")[0] for name in specs}
+    missing = [one for one in parameters_of(target) if one.default is None and one.name not in given]
     missing = [one for one in missing if one.name in words or "NoneType" in words]
     for parameter in sorted(missing, key=lambda one: one.name not in words)[:2]:
         specs = {**specs, **_guesses(function, parameter, first=not specs)}
         yield specs
 
 
+def _with_key(function: Callable[..., Any], specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield specs with an item under a key that only running the code shows, because it is not a literal there."""
+    match = _MISSING_KEY.fullmatch(trouble.message)
+    if match is None:
+        return
+    dicts = (name.partition("[")[0] for name, value in specs.items() if "['" in name or isinstance(value, dict))
+    for parameter in dict.fromkeys(dicts):
+        name, guess = f"{parameter}[{match[1]!r}]", _guess(function, match[1], Any, first=False)
+        if isinstance(guess, TensorSpec):
+            others = [one for item, one in specs.items() if item.startswith(f"{parameter}[")]
+            alike = [one for one in others if isinstance(one, TensorSpec) and one.kind == guess.kind]
+            guess = replace(guess, shape=alike[-1].shape if alike else guess.shape, high=2)
+        if name not in specs and guess is not None:
+            yield {**{one: value for one, value in specs.items() if one != parameter}, name: guess}
+
+
 def _guesses(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Specs:
-    """Return a guess for a parameter, or nothing if its annotation is unknown."""
+    """Return a guess for a parameter, or for each item that the code reads, or nothing if its annotation is unknown."""
     target = function.forward if isinstance(function, nn.Module) else function
     hint = _required(hints_of(target).get(parameter.name, parameter.annotation))
-    guess = _guess(function, parameter.name, hint, first=first)
-    return {} if guess is None else {parameter.name: guess}
+    read = items_read(function, parameter.name) if _may_be_dict(hint) else {}
+    found: dict[str, Any] = {}
+    for spec, name in (read or {parameter.name: parameter.name}).items():
+        guess = _guess(function, name, Any if read else hint, first=first and not found)
+        if guess is not None:
+            found[spec] = guess
+    return found
 
 
 def _required(hint: Any) -> Any:
@@ -203,6 +228,11 @@ def _required(hint: Any) -> Any:
     if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
         return choices[0]
     return hint
+
+
+def _may_be_dict(hint: Any) -> bool:
+    plain = typing.get_origin(hint) or hint
+    return isinstance(hint, str) or hint in (inspect.Parameter.empty, Any) or plain in (dict, Mapping, MutableMapping)
 
 
 def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -> Any:
@@ -274,7 +304,7 @@ def _call(function: Callable[..., Any], made: Mapping[str, Any]) -> Call:
     """Return a call with these values, positional where the signature allows it, as a user would write it."""
     target = function.forward if isinstance(function, nn.Module) else function
     args: list[Any] = []
-    values = dict(made)
+    values = with_items(made)
     for parameter in parameters_of(target):
         if parameter.name not in values or parameter.kind == parameter.KEYWORD_ONLY:
             break

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from .guessed_values import BATCH, LENGTH
 from .tensor_shapes import Specs, of_rank, resized, swap_size, tensors_in, with_shape
@@ -46,51 +44,6 @@ def of_other_rank(specs: Specs, message: str, operands: Sequence[Operand]) -> It
                     yield with_shape(specs, name, fitting)
 
 
-def of_other_size(specs: Specs, message: str, operands: Sequence[Operand]) -> Iterator[Specs]:
-    """Yield specs in which an operand can be divided, split or reshaped as the code does it."""
-    view, split = _VIEW.search(message), _SPLIT.search(message)
-    if view is not None and operands:
-        yield from _divisible(specs, operands[0], [int(size) for size in view[1].split(",")])
-    if split is not None:
-        yield from swap_size(specs, int(split[1]), sum(map(int, split[2].split(","))))
-
-
-def _divisible(specs: Specs, operand: Operand, wanted: Sequence[int]) -> Iterator[Specs]:
-    """Yield specs in which an operand has as many elements as the wanted shape, or a multiple if it has a -1.
-
-    Sizes that the wanted shape repeats stay.
-    """
-    count, parts, tensors = math.prod(operand.shape), math.prod(map(abs, wanted)), tensors_in(specs)
-    for name in sorted(operand.sources & tensors.keys()):
-        shape = tensors[name].shape
-        for place in range(len(shape) - 1, 0, -1):
-            if shape[place] not in operand.shape or shape[place] in wanted:
-                continue
-            rest = count // shape[place]
-            size, left = (parts // math.gcd(parts, rest), 0) if -1 in wanted else divmod(parts, rest)
-            if size > 0 and not left:
-                yield with_shape(specs, name, (*shape[:place], size, *shape[place + 1 :]))
-
-
-def joined(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with fewer features or channels, because others, or the same ones again, are joined to them."""
-    more = int(match[1]) - int(match[2])
-    for times in (1, 2, 3):
-        for name, spec in tensors_in(specs).items():
-            place, (fewer, rest) = 1 if len(spec.shape) > 3 else len(spec.shape) - 1, divmod(more, times)
-            if place > 0 and not rest and 0 < fewer < spec.shape[place]:
-                shape = (*spec.shape[:place], spec.shape[place] - fewer, *spec.shape[place + 1 :])
-                yield with_shape(specs, name, shape)
-
-
-def longer(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with a dimension that is long enough for an index, or with indices that fit it."""
-    index, size = int(match[1]), int(match[2])
-    yield from swap_size(specs, size, index + 1)
-    high = {n: replace(spec, high=size) for n, spec in tensors_in(specs).items() if spec.kind == "int"}
-    yield {**specs, **high}
-
-
 def divisible(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with another batch size or length. The usual ones are prime numbers, but code may divide them."""
     for sizes_of in ({BATCH: 4}, {LENGTH: 8}, {BATCH: 4, LENGTH: 8}):
@@ -106,5 +59,3 @@ _RANK = re.compile(
 _NUMBER = re.compile(r"ambiguous|to Scalar|only one element tensors")
 _NAMED = re.compile(r"(?:Dimension out of range .* but got|too many indices for tensor of dimension) (-?\d+)")
 _STATED = re.compile(r"(?<![-\w.])[0-5](?=D?\b)(?!\.\d)")
-_VIEW = re.compile(r"(?:shape '|[Pp]rovided sizes )\[([-\d, ]+)\]'? (?:is invalid for input|don't multiply up)")
-_SPLIT = re.compile(r"split_sizes to sum exactly to (\d+) .* got split_sizes=\[([\d, ]+)\]")

@@ -23,7 +23,8 @@ from torch import nn
 
 from .guessed_values import BATCH, LENGTH, WIDTH
 from .tensor_shapes import TensorSpec
-from .used_shapes import Dimensions, used_kinds, used_shapes
+
+Dimensions = tuple[str, ...]
 
 _SIDE = 16
 _LARGEST = 1024
@@ -85,14 +86,6 @@ def _statements(function: Callable[..., Any], guesses: Mapping[str, TensorSpec])
     owner = type(function) if isinstance(function, nn.Module) else None
     for holder in (target, owner):
         yield from _texts([(None, line) for line in (getattr(holder, "__doc__", None) or "").splitlines()], names)
-    kinds = {name: kind for name, kind in used_kinds(tree, names).items() if guesses[name].kind == "float"}
-    yield {name: Stated(kind=kind) for name, kind in kinds.items()}
-    # The guess fits the first layer, so only another number of dimensions says more than it does.
-    yield {
-        name: Stated(found)
-        for name, found in used_shapes(tree, names).items()
-        if len(found) != len(guesses[name].shape)
-    }
 
 
 def _annotated(target: Callable[..., Any], name: str) -> Stated | None:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from .guessed_values import LENGTH, PLACEHOLDER
-from .shape_errors import divisible, of_other_rank, sizes
-from .tensor_shapes import Specs, of_rank, swap_size, tensors_in, wanted_by
+from .guessed_values import BATCH, LENGTH, PLACEHOLDER
+from .tensor_shapes import Specs, of_rank, resized, swap_size, tensors_in, wanted_by, with_shape
 from .watching import Operand
 
 Shape = tuple[int, ...]
+Revision = Callable[[Specs, re.Match[str]], Iterator[Specs]]
 
 _SIDES = (28, 64, 224, 96, 16, 128, 8)
 
@@ -51,7 +51,7 @@ def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     # An argument that the failed operation does not depend on is rarely the cause.
     found.sort(key=lambda one: any(value != specs.get(name) for name, value in one.items() if name not in blamed))
     alike = _like_operands(specs, trouble.operands)
-    first = of_other_rank(specs, trouble.message, trouble.operands)
+    first = _of_other_rank(specs, trouble.message, trouble.operands)
     mismatch = _MISMATCH.search(trouble.message) is not None
     yield from itertools.chain(first, alike, found) if mismatch else itertools.chain(first, found, alike)
 
@@ -83,6 +83,33 @@ def _of_stated_rank(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
             fitting = shape[:rank] if rank < len(shape) else of_rank(shape, rank)
             if rank != len(shape) and fitting is not None:
                 yield {**specs, name: replace(tensors[name], shape=fitting)}
+
+
+def _of_other_rank(specs: Specs, message: str, operands: Sequence[Operand]) -> Iterator[Specs]:
+    """Yield specs in which an operand gets a number of dimensions that the message states, or one more or fewer.
+
+    The argument that it was computed from may have more or fewer dimensions than the operand, as in `x[:, None]`, so it
+    gets as many more or fewer dimensions as the operand needs.
+    """
+    if _ABOUT_RANK.search(message) is None:
+        return
+    tensors = tensors_in(specs)
+    stated = [] if _NUMBER.search(message) is None else [0]
+    stated += [named + 1 if (named := int(one)) >= 0 else -named for one in _NAMED.findall(message)]
+    stated += [int(one) for one in _STATED.findall(message)]
+    # The first operand is more often as it should be.
+    for operand in reversed(operands):
+        own = len(operand.shape)
+        for wanted in dict.fromkeys((*stated, own + 1, own - 1)):
+            for name in sorted(operand.sources & tensors.keys()) if wanted != own else ():
+                shape = tensors[name].shape
+                rank = len(shape) + wanted - own
+                if 0 <= rank < len(shape):
+                    # The features are usually kept.
+                    yield with_shape(specs, name, (*shape[: rank - 1], *shape[-1:]) if rank else ())
+                    yield with_shape(specs, name, shape[:rank])
+                elif rank > len(shape) and (fitting := of_rank(shape, rank)) is not None:
+                    yield with_shape(specs, name, fitting)
 
 
 def _reshaped(shape: Shape, given: Shape, wanted: Shape) -> Iterator[Shape]:
@@ -143,6 +170,11 @@ def _for_features(specs: Specs, got: int, want: int) -> Iterator[Specs]:
         long = round(spec.shape[-1] * want / max(got, 1))
         if long > 0 and len(spec.shape) == 3:
             yield {**specs, name: replace(spec, shape=(*spec.shape[:2], long))}
+
+
+def _sizes(got: int, want: int) -> Revision:
+    """Return a revision that replaces a size in the message with another size, given their groups."""
+    return lambda specs, match: swap_size(specs, int(match[got]), int(match[want]))
 
 
 def sizes_in_message(specs: Specs, message: str) -> Iterator[Specs]:
@@ -233,11 +265,17 @@ def _with_gradients(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     yield {**specs, **{n: replace(one, grad=True) for n, one in tensors_in(specs).items() if one.kind == "float"}}
 
 
-_BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]], ...] = (
-    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", sizes(1, 2)),
+def _divisible(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with another batch size or length. The usual ones are prime numbers, but code may divide them."""
+    for sizes_of in ({BATCH: 4}, {LENGTH: 8}, {BATCH: 4, LENGTH: 8}):
+        yield resized(specs, sizes_of)
+
+
+_BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
+    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", _sizes(1, 2)),
     (r"(tuple index|Dimension) out of range|too many indices|Dimension specified as|same number of dimensions", deeper),
-    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", sizes(1, 2)),
-    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", sizes(2, 1)),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(2, 1)),
     (r"must match the size of tensor|[Tt]arget size|(same|equal) size|same (shape|number of)|shapes? must", _alike),
     (r"shape mismatch|[Dd]iffer(ent|ing) (size|shape)|shapes? (do not|don'?t) match", _alike),
     (r"^(?:TypeError|AttributeError): 'Tensor' object (?:is not callable|has no attribute '(\w+)')", _model),
@@ -254,8 +292,17 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"values to unpack \(expected (\d+)", _unpacked),
     (r"sorted in de(creas|scend)ing order", _falling),
     (r"[Tt]ensors? .*does not require grad", _with_gradients),
-    (r"^AssertionError|[Dd]ivisible|multiple of", divisible),
+    (r"^AssertionError|[Dd]ivisible|multiple of", _divisible),
 )
+# Messages about numbers of dimensions, those of them that want a number, and what they state: a dimension that the
+# tensor should have, or how many there are or should be.
+_ABOUT_RANK = re.compile(
+    r"number of dimensions|\d dimensions|len\(dims\)|Dimension out of range"
+    r"|too many indices|must be a matrix|indices should have the same number|ambiguous|to Scalar|one element tensors"
+)
+_NUMBER = re.compile(r"ambiguous|to Scalar|one element tensors")
+_NAMED = re.compile(r"(?:Dimension out of range .* but got|too many indices for tensor of dimension) (-?\d+)")
+_STATED = re.compile(r"(?<![-\w.])[0-5](?=D?\b)(?!\.\d)")
 _RANKS = re.compile(r"\b([1-5])-?[dD](?:imensional)?\b")
 # Errors about operands whose shapes do not fit together.
 _MISMATCH = re.compile(

@@ -19,12 +19,7 @@ from dynalint.confirm.worker.source.substitutes import OperationPlace, Substitut
 pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
 
 SOURCE = """
-import os
-import threading
-
 import torch
-
-LOCK = threading.Lock()
 
 class Model(torch.nn.Module):
     def forward(self, x):
@@ -37,37 +32,6 @@ class Model(torch.nn.Module):
         if not (x.mean() > 0):  # fourth
             x = x * 2
         return x * total
-
-
-def flags(x):
-    for i in range(2):
-        x = x + 1
-        x.requires_grad = i > 0
-        print("after a flag")
-    return x
-
-
-def exports(x):
-    for i in range(2):
-        os.environ["DYNALINT_LATENT"] = str(i)
-        print("after a variable")
-    return x
-
-
-def keeps(x):
-    for i in range(2):
-        x = x.clone()
-        x[x > i] = x[x > i] * 2
-        if x.max() > 1:  # doubled
-            print("not at first")
-    return x
-
-
-def locked(x):
-    with LOCK, threading.Lock() as got:
-        x = x + got
-        print("after a lock")
-    return x
 
 
 def closes_over(scale):
@@ -164,23 +128,6 @@ def test_code_that_is_frozen_is_found_too(names: dict[str, Any]) -> None:
 def test_a_function_that_closes_over_what_the_break_reads(names: dict[str, Any]) -> None:
     run = heard(names, lambda: names["closes_over"](torch.tensor(2.0)))
     assert broken(run) == {line("# closed over")}
-
-
-@pytest.mark.parametrize(
-    ("name", "after"),
-    [
-        ("flags", "after a flag"),
-        ("exports", "after a variable"),
-        ("locked", "after a lock"),
-        ("keeps", "# doubled"),
-    ],
-)
-def test_stores_and_heads_of_blocks_are_taken_away(names: dict[str, Any], name: str, after: str) -> None:
-    run = heard(names, lambda: names[name])
-    assert run is not None
-    assert run.error is None
-    assert line(after) in broken(run)
-    assert names[name].__code__.co_filename == names["__file__"]
 
 
 def test_what_hides_nothing_is_not_heard(names: dict[str, Any]) -> None:

@@ -6,9 +6,8 @@ For example, it continues with a bound method after `x.view(n.item())`. Each bre
 in the functions' code in memory, by the values from an eager run with the same calls. Dynamo then traces up to the next
 break, and so on for a few rounds.
 
-The context expressions of `with` statements and stores are replaced too. Frames with any other kind of break, such as
-unpacking, or storing an attribute that the file reads, are left alone. Python before 3.11 has no columns. In that case,
-the requested range that starts on the line is used if there is only one.
+Frames with any other kind of break, such as a store or a context manager, are left alone. Python before 3.11 has no
+columns. In that case, the requested range that starts on the line is used if there is only one.
 """
 
 from __future__ import annotations

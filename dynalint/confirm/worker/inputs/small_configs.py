@@ -66,29 +66,14 @@ def is_configuration(cls: type) -> bool:
 def shrunk(instance: Any, given: Mapping[str, Any], divisor: int) -> Any:
     """Return a smaller instance of the same class. `given` are arguments that it needs.
 
-    If the class rejects the combined changes, each kind of field is tried separately, because fields may have to
-    satisfy unknown conditions. If it rejects all changes, the instance itself is returned.
+    If the class rejects the changes, the instance itself is returned.
     """
-    cls = type(instance)
     found = changed_values(dict(_fields(instance)), divisor, partial(value_of, instance))
     changes = {name: value for name, value in found if name not in given}
-    made = _made(cls, {**changes, **given})
-    if made is not None:
-        return made
-    taken, smallest = dict(given), _made(cls, given) or instance
-    for kind in dict.fromkeys(map(_kind, changes)):
-        more = {**taken, **{name: value for name, value in changes.items() if _kind(name) == kind}}
-        made = _made(cls, more)
-        if made is not None:
-            taken, smallest = more, made
-    return smallest
-
-
-def _made(cls: type, arguments: Mapping[str, Any]) -> Any:
     try:
-        return cls(**arguments)
+        return type(instance)(**{**changes, **given})
     except Exception:  # noqa: BLE001 - user code
-        return None
+        return instance
 
 
 def changed_values(

@@ -1,22 +1,17 @@
-"""Temporarily replace the code of functions in memory, with known results instead of operations that break.
+"""Temporarily replace expressions in functions in memory that break with their known results.
 
-The first run records results, and the second run uses them:
-
-    an expression          its values, or only its truth value in a test
-    a `with` statement     the values bound to names. The block runs without the context manager
-    a store or deletion    a copy of the tensor that was written to. Any other store is skipped
+The first run records the values of each expression, or only its truth values in a test, and the second run uses them.
 """
 
 from __future__ import annotations
 
 import ast
-import copy
 import gc
 import types
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -26,12 +21,9 @@ RECORD = "__dynalint_record__"
 VALUES = "__dynalint_values_{}__"
 
 
-Kind = Literal["value", "truth", "with", "store"]
-
-
 @dataclass(frozen=True)
 class OperationPlace:
-    """An expression or `with` statement in a file, by line, column and end column, the way Dynamo reports a break."""
+    """An expression in a file, by line, column and end column, the way Dynamo reports a break."""
 
     file: str
     line: int
@@ -41,120 +33,57 @@ class OperationPlace:
 
 @dataclass
 class Substitute:
-    """An operation to replace. `kind` is set once it has been found, and `values` are its results, in order."""
+    """An expression to replace, of which only the truth value may be needed. `values` are its results, in order."""
 
     number: int
     place: OperationPlace
-    kind: Kind = "value"
+    is_test: bool = False
     values: list[Any] = field(default_factory=list)
 
     def record(self, value: Any) -> Any:
         """Record a value with its tensors copied. Return it, or its truth value if only that is needed."""
-        value = bool(value) if self.kind == "truth" else value
+        value = bool(value) if self.is_test else value
         self.values.append(pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value))
         return value
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Makes edited operations record their results, or replaces them with recorded results."""
+    """Makes edited expressions record their results, or replaces them with recorded results."""
 
     def __init__(self, tree: ast.AST, edits: Sequence[Substitute], *, recording: bool) -> None:
         self._recording = recording
         self._edits: dict[int, Substitute] = {}
-        read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_load(node)}
         wanted = {(edit.place.line, edit.place.column, edit.place.end_column): edit for edit in edits}
-        for node, kind, node_at in _editable(tree, read):
-            edit = wanted.pop((node_at.lineno, node_at.col_offset, node_at.end_col_offset or 0), None)
+        tests = set(map(id, _truths(tree)))
+        for node in _editable(tree):
+            edit = wanted.pop((node.lineno, node.col_offset, node.end_col_offset or 0), None)
             if edit is not None:
-                edit.kind = kind
+                edit.is_test = id(node) in tests
                 self._edits[id(node)] = edit
         self.complete = not wanted
 
     def visit(self, node: ast.AST) -> Any:
-        """Return the replacement for a node, which can be a list of statements."""
+        """Return the replacement for a node."""
         edit = self._edits.get(id(node))
         node = self.generic_visit(node)
         if edit is None:
             return node
-        if isinstance(node, ast.With):
-            new: Any = self._block(edit, node)
-        elif isinstance(node, ast.stmt):
-            new = self._store(edit, node)
-        else:
-            assert isinstance(node, ast.expr)
-            new = self._expression(edit, node)
-        for one in new if isinstance(new, list) else [new]:
-            ast.fix_missing_locations(ast.copy_location(one, node) if not hasattr(one, "lineno") else one)
-        return new
-
-    def _expression(self, edit: Substitute, node: ast.expr) -> ast.expr:
-        if self._recording:
-            return _record(edit, node)
+        assert isinstance(node, ast.expr)
         # The expression stays in dead code, so that the function closes over the same variables.
-        return ast.IfExp(ast.Constant(True), _take(edit), node)
-
-    def _block(self, edit: Substitute, node: ast.With) -> ast.stmt | list[ast.stmt]:
-        names = [item.optional_vars.id for item in node.items if isinstance(item.optional_vars, ast.Name)]
-        if self._recording:
-            bound = ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
-            node.body.insert(0, ast.copy_location(ast.Expr(_record(edit, bound)), node))
-            return node
-        targets = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
-        given: list[ast.stmt] = [ast.Assign([targets], _take(edit))] if names else []
-        never = ast.If(ast.Constant(False), [ast.With(node.items, [ast.Pass()])], [])
-        return [*given, never, *node.body]
-
-    def _store(self, edit: Substitute, node: ast.stmt) -> list[ast.stmt]:
-        target = _target(node)
-        assert isinstance(target, (ast.Subscript, ast.Attribute))
-        holder = target.value
-        if self._recording:
-            return [node, ast.Expr(_record(edit, _loaded(holder)))]
-        value = getattr(node, "value", None)
-        done: list[ast.stmt] = [] if value is None else [ast.Expr(value)]
-        if isinstance(target, ast.Subscript) and all(isinstance(kept, torch.Tensor) for kept in edit.values):
-            done.append(ast.Expr(_call(ast.Attribute(_loaded(holder), "copy_", ast.Load()), _take(edit))))
-        return [*done, ast.If(ast.Constant(False), [node], [])]
+        new = _record(edit, node) if self._recording else ast.IfExp(ast.Constant(True), _take(edit), node)
+        return ast.fix_missing_locations(ast.copy_location(new, node))
 
 
-def _editable(tree: ast.AST, read: Container[str]) -> Iterator[tuple[ast.AST, Kind, Any]]:
-    """Yield each node that can be replaced, with its kind and the node at the position of the break."""
-    truths = set(map(id, _truths(tree)))
-    heads = set()
+def _editable(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield each expression that can be replaced, which a context manager cannot."""
+    heads = {id(item.context_expr) for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items}
     for node in ast.walk(tree):
-        if isinstance(node, ast.With) and all(
-            isinstance(item.optional_vars, (ast.Name, types.NoneType)) for item in node.items
+        if (
+            isinstance(node, ast.expr)
+            and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+            and id(node) not in heads
         ):
-            yield node, "with", node
-            for item in node.items:
-                heads.add(id(item.context_expr))
-                yield node, "with", item.context_expr
-        elif isinstance(node, ast.stmt) and (target := _target(node)) is not None:
-            # If an attribute is read somewhere, storing it cannot be skipped.
-            if isinstance(target, ast.Subscript) or target.attr not in read:
-                yield node, "store", target
-        elif isinstance(node, ast.expr) and _is_load(node) and id(node) not in heads:
-            yield node, "truth" if id(node) in truths else "value", node
-
-
-def _target(node: ast.stmt) -> ast.Subscript | ast.Attribute | None:
-    """Return the only target of a store or deletion, or None."""
-    targets: Sequence[ast.AST] = ()
-    if isinstance(node, (ast.Assign, ast.Delete)):
-        targets = node.targets
-    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-        targets = [node.target]
-    first = targets[0] if len(targets) == 1 else None
-    return first if isinstance(first, (ast.Subscript, ast.Attribute)) else None
-
-
-def _is_load(node: ast.expr) -> bool:
-    return isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
-
-
-def _loaded(node: ast.expr) -> ast.expr:
-    """Return a copy of an expression's node."""
-    return copy.deepcopy(node)
+            yield node
 
 
 def _record(edit: Substitute, value: ast.expr) -> ast.expr:

@@ -98,22 +98,6 @@ def test_what_cannot_be_made_small_stays_as_it_is() -> None:
     assert shrunk(StrictConfig(), {}, 8).hidden_size == 64
 
 
-def test_a_condition_on_one_kind_of_field_keeps_that_kind_only() -> None:
-    @dataclass
-    class PatternConfig:
-        hidden_size: int = 2048
-        num_layers: int = 24
-        pattern: tuple[tuple[str, int], ...] = (("global", 12), ("local", 12))
-        vocab_size: int = 50_000
-
-        def __post_init__(self) -> None:
-            if self.num_layers != sum(count for _, count in self.pattern):
-                raise ValueError(self.num_layers)
-
-    small = shrunk(PatternConfig(), {}, 16)
-    assert (small.hidden_size, small.num_layers, small.vocab_size) == (128, 24, 128)
-
-
 class Model(nn.Module):
     def __init__(self, config: TextConfig):
         super().__init__()

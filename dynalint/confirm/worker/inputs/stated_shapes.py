@@ -1,8 +1,7 @@
 """Find shapes that the source states for a parameter, in an annotation, comment or docstring.
 
-Sources are read in this order: annotations with jaxtyping or `Annotated`, comments (`x,  # (batch, seq, dim)`), the
-docstrings of the function and its class, and the code, which may unpack the shape. The source may be wrong, so the
-result is only a first guess.
+Sources are read in this order: annotations with jaxtyping or `Annotated`, comments (`x,  # (batch, seq, dim)`), and the
+docstrings of the function and its class. The source may be wrong, so the result is only a first guess.
 """
 
 from __future__ import annotations

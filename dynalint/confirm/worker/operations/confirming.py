@@ -34,7 +34,7 @@ from ..comparing.compiled import compare, leaves_traces
 from ..dynamo import runs
 from ..dynamo.deadlines import Deadline, OutOfTimeError
 from ..dynamo.hidden_breaks import JudgedFile, joined, latent_run
-from ..dynamo.records import EagerRun, Run, Span, StackFrame, encode
+from ..dynamo.records import EagerComparison, EagerRun, Run, Span, StackFrame, encode
 from ..dynamo.runs import Call, Maker
 from ..inputs.chosen_calls import REPEATS, ChosenCalls, choose
 from ..inputs.targets import BuiltTarget, ProblemError, subject_of
@@ -123,25 +123,7 @@ def run_modes(
     make, name = subject.make, request["target"]["qualname"]
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
-    chosen = choose(
-        make,
-        subject.call,
-        watched,
-        request["spots"],
-        guessed=subject.guessed,
-        varied=subject.varied,
-        resized=not set(request["resized"]).isdisjoint(loading.imported_files(request["resized"])),
-        brief=request.get("brief", False),
-    )
-    calls = chosen.all
-    eager = runs.eager_run(make, calls, watched)
-    if eager.error is not None:
-        if eager.error.call < chosen.same:
-            raise ProblemError("run", eager.error)
-        # The call works alone but fails after the others, so keep only the calls before it.
-        calls = calls[: eager.error.call]
-        eager = replace(eager, error=None)
-    chosen = replace(chosen, repeats=calls[: len(chosen.repeats)], others=calls[len(chosen.repeats) :])
+    chosen, eager = _chosen(subject, request, watched)
     late = Deadline(request["seconds"] * _COMPILING - (time.process_time() - started), request["seconds"])
     session = _Session(request, reply, watched, seen, late)
     partly = session.run(make, chosen, eager)
@@ -151,8 +133,7 @@ def run_modes(
     if evaluating is not None:
         reply.stage(f"running {name} in evaluation mode")
         # Repeats of the same call reach no other lines.
-        distinct = [calls[0], *calls[chosen.same :]]
-        other = runs.eager_run(evaluating, distinct, watched)
+        other = runs.eager_run(evaluating, [chosen.all[0], *chosen.all[chosen.same :]], watched)
         if other.error is None and (partly or not _reaches_no_more(other, eager)):
             replace(session, reply=Prefixed("evaluation", reply)).run(evaluating, chosen, other)
     if late.passed:
@@ -163,15 +144,45 @@ def run_modes(
         reply.stage(f"comparing {name} with and without the compiler")
         # What nothing asks for must not use up the time of what comes after it.
         with suppress(OutOfTimeError), nullcontext() if asked else late.kept():
-            grown = rising(subject.call, REPEATS)
-            grown = grown if runs.eager_run(make, grown).error is None else [subject.call] * REPEATS
-            found = compare(make, grown)
-            if not found.same:
-                place = place_of(make, grown, found, request["roots"], request["seconds"] / 4)
-                found = replace(found, place=place)
+            found = _compared(subject, request)
         if not late.passed:
             reply.part("compare", encode(found))
     return True
+
+
+def _chosen(
+    subject: BuiltTarget, request: Mapping[str, Any], watched: Mapping[str, str]
+) -> tuple[ChosenCalls, EagerRun]:
+    """Return the calls to run, and what they run in eager mode. Raises ProblemError if the first one fails."""
+    chosen = choose(
+        subject.make,
+        subject.call,
+        watched,
+        request["spots"],
+        guessed=subject.guessed,
+        varied=subject.varied,
+        resized=not set(request["resized"]).isdisjoint(loading.imported_files(request["resized"])),
+        brief=request.get("brief", False),
+    )
+    calls = chosen.all
+    eager = runs.eager_run(subject.make, calls, watched)
+    if eager.error is not None:
+        if eager.error.call < chosen.same:
+            raise ProblemError("run", eager.error)
+        # The call works alone but fails after the others, so keep only the calls before it.
+        calls = calls[: eager.error.call]
+        eager = replace(eager, error=None)
+    return replace(chosen, repeats=calls[: len(chosen.repeats)], others=calls[len(chosen.repeats) :]), eager
+
+
+def _compared(subject: BuiltTarget, request: Mapping[str, Any]) -> EagerComparison:
+    """Compare compiled with eager code, and find the code that is responsible for a difference."""
+    grown = rising(subject.call, REPEATS)
+    grown = grown if runs.eager_run(subject.make, grown).error is None else [subject.call] * REPEATS
+    found = compare(subject.make, grown)
+    if found.same:
+        return found
+    return replace(found, place=place_of(subject.make, grown, found, request["roots"], request["seconds"] / 4))
 
 
 @dataclass(frozen=True)

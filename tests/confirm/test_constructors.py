@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from torch import nn
@@ -47,27 +47,9 @@ class Bounded(nn.Module):
         self.layer = nn.Linear(channels, 2)
 
 
-class NeedsMore(nn.Module):
-    def __init__(self, *, width: int, mode: Literal["first", "last"]):
-        super().__init__()
-        self.layer = nn.Linear(width, {"first": 2, "last": 3}[mode])
-
-
-class PassesOn(NeedsMore):
-    def __init__(self, *args, scale=None, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.scale = scale or 1.0
-
-
-class PassesNothingOn(NeedsMore):
-    def __init__(self, scale=1.0):
-        super().__init__()
-
-
 @pytest.mark.parametrize(
     "cls",
     [
-        PassesOn,
         FourStages,
         OneWidth,
         Bounded,
@@ -81,15 +63,6 @@ def test_the_error_leads_to_arguments_that_work(cls: type) -> None:
     made, text = built(cls)
     assert isinstance(made, cls)
     assert text.startswith(f"{cls.__name__}(")
-
-
-def test_arguments_of_a_base_class_are_only_given_to_a_class_that_accepts_them() -> None:
-    ways = constructions(PassesNothingOn)
-    make, _ = next(ways)
-    with pytest.raises(TypeError, match="missing 2 required") as caught:
-        make()
-    with pytest.raises(StopIteration):
-        ways.send(caught.value)
 
 
 class Never(nn.Module):

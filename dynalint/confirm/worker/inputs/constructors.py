@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import linecache
 import re
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any
 
-from .guessed_values import WIDTH, GuessLevel, NoGuessError, constructor_arguments, for_parameter, hints_of
+from .guessed_values import WIDTH, GuessLevel, constructor_arguments
 from .large_models import LARGE, TooLargeError, has_large_defaults, limited_parameters, small_defaults, too_large
 from .own_code import compared_in
 from .search import NoInputsError
@@ -81,7 +80,6 @@ def _built(cls: type, arguments: Arguments, size: Size) -> Built:
 def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
     """Yield changed arguments in response to an error, most likely first."""
     message = f"{type(error).__name__}: {error}"
-    yield from _passed_on(cls, arguments, message)
     blamed = _blamed(arguments, error)
     for pattern, revise in _REVISIONS:
         if pattern.search(message):
@@ -97,19 +95,6 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         for name in blamed:
             plain = (value for value in known.get(name, ()) if isinstance(arguments[name], (str, int, float)))
             yield from ({**arguments, name: value} for value in plain if value != arguments[name])
-
-
-def _passed_on(cls: type, arguments: Arguments, message: str) -> Iterator[Arguments]:
-    """Add the arguments that a base class requires, if the constructor passes on whatever it is given."""
-    missing = _MISSING.search(message)
-    if missing is None or inspect.getfullargspec(cls.__init__).varkw is None:  # type: ignore[misc]
-        return
-    base = next((one for one in cls.__mro__ if one.__qualname__ == missing[1]), cls)
-    hints = hints_of(vars(base).get("__init__"))
-    needed = [name for name in re.findall(r"'(\w+)'", missing[2]) if name not in arguments]
-    with suppress(NoGuessError):
-        if needed:
-            yield {**arguments, **{name: for_parameter(name, hints.get(name, Any)) for name in needed}}
 
 
 def _alike(arguments: Arguments) -> Iterator[Arguments]:
@@ -155,6 +140,5 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     ),
 )
 # Compiled before processes are forked.
-_MISSING = re.compile(r"([\w.<>]+)\.__init__\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

@@ -47,12 +47,26 @@ class Bounded(nn.Module):
         self.layer = nn.Linear(channels, 2)
 
 
+class Makes(nn.Module):
+    def __init__(self, maker):
+        super().__init__()
+        self.made = maker(3, 4)
+
+
+class Grouped(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.norm = nn.GroupNorm(32, channels)
+
+
 @pytest.mark.parametrize(
     "cls",
     [
         FourStages,
         OneWidth,
+        Makes,
         Bounded,
+        Grouped,
     ],
 )
 def test_the_error_leads_to_arguments_that_work(cls: type) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from .guessed_values import WIDTH, GuessLevel, constructor_arguments
+from .guessed_values import WIDTH, GuessLevel, PassThrough, constructor_arguments
 from .large_models import LARGE, TooLargeError, has_large_defaults, limited_parameters, small_defaults, too_large
 from .own_code import compared_in
 from .search import NoInputsError
@@ -85,6 +85,12 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         if pattern.search(message):
             for name in blamed:
                 yield from ({**arguments, name: value} for value in revise(arguments[name]))
+    divided = _DIVIDED.search(message)
+    if divided is not None:
+        yield {
+            name: int(divided[2]) if type(value) is int and value == int(divided[1]) else value
+            for name, value in arguments.items()
+        }
     unpacked = _UNPACKED.search(message)
     if unpacked is not None:
         for name, value in ((name, arguments[name]) for name in blamed[:1]):
@@ -130,15 +136,22 @@ def _number(value: Any) -> Iterator[Any]:
         yield 2
 
 
+def _called(_value: Any) -> Iterator[Any]:
+    """Replace a value that was called with a class that accepts anything."""
+    yield PassThrough
+
+
 _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"'(?:int|float)' object is not (?:subscriptable|iterable|reversible)|'(?:int|float)' has no len", _lists),
     (r"argument of type '(?:int|float)' is not", _lists),
     (r"cannot unpack non-iterable (?:int|float)|argument after \* must be an iterable, not (?:int|float)", _lists),
+    (r"'(?:int|float|str|list)' object is not callable", _called),
     (
         r"unsupported operand|not supported between|of type int|as an integer|can't multiply|must be .*\bint|int\(\)",
         _number,
     ),
 )
 # Compiled before processes are forked.
+_DIVIDED = re.compile(r"\((\d+)\) must be divisible by \w+ \((\d+)\)")
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

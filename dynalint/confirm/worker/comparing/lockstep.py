@@ -192,6 +192,10 @@ def _scenes(
     def both(trials: Callable[[], Iterable[Trial]]) -> Iterator[_Scene]:
         return (_Scene(pair, trials(), training) for training, pair in pairs.items())
 
+    def searched(trials: Iterable[Trial], change: StateVariation | None, *, training: bool = True) -> _Scene:
+        pair = Pair(one, other, equality, training=training, change=change)
+        return _Scene(pair, search.worth_comparing(trials, pair.probe), training, change)
+
     yield from both(lambda: [BASE] * _REPEATS)
     yield from both(lambda: search.thinned((*USUAL, *BATCHES, ALIKE)))
     endless = random_trials()
@@ -201,36 +205,33 @@ def _scenes(
     yield from _other_states(one, other, equality, search)
     for training, pair in pairs.items():
         yield _Scene(pair, search.worth_comparing((*islice(endless, _FIRST_DRAWN), *RANKS), pair.probe), training)
-    for change in _other_builds(one, search):
-        pair = Pair(one, other, equality, training=True, change=change)
-        yield _Scene(pair, search.worth_comparing(_TRIED, pair.probe), training=True, change=change)
+    yield from (searched(_TRIED, change) for change in _other_builds(one, search))
     for training, change in product((True, False), STATES):
         if search.goes_on():
-            pair = Pair(one, other, equality, training=training, change=change)
-            trials = (BASE, *USUAL[:5], *RANKS)
-            yield _Scene(pair, search.worth_comparing(trials, pair.probe), training=training, change=change)
+            yield searched((BASE, *USUAL[:5], *RANKS), change, training=training)
     for training, pair in pairs.items():
         yield _Scene(pair, search.worth_comparing(islice(endless, _MORE_DRAWN), pair.probe), training)
     if search.half and search.goes_on():
-        pair = Pair(one, other, equality, training=True, change=HALF)
-        large = (BASE, *USUAL, LARGEST, *islice(broken_trials(wild=True), _BROKEN))
-        yield _Scene(pair, search.worth_comparing(large, pair.probe), training=True, change=HALF)
-    for precision in PRECISIONS:
-        # Results rounded to bfloat16 are always compared at that precision. If a number became a tensor, it is float32,
-        # so practical equality allows that precision in float64.
-        coarse = replace(equality, practical=True, computed_in=torch.bfloat16)
-        fine = replace(equality, computed_in=torch.float32) if equality.practical else equality
-        wanted = fine if precision.dtype is torch.float64 else coarse
-        wanted = replace(wanted, converted=equality.practical)
-        pair = Pair(one, other, wanted, training=True, change=precision)
-        yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
+        yield searched((BASE, *USUAL, LARGEST, *islice(broken_trials(wild=True), _BROKEN)), HALF)
+    yield from _in_other_precisions(one, other, equality, search)
     broken = broken_trials(wild=True)
     for state in (None, *STATES, *MORE_STATES):
         if search.goes_on():
-            pair = Pair(one, other, equality, training=True, change=state)
-            mixed = chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
-            yield _Scene(pair, search.worth_comparing(mixed, pair.probe), training=True, change=state)
+            yield searched(chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN)), state)
     yield from _last_scenes(one, other, equality, search, told)
+
+
+def _in_other_precisions(
+    one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch
+) -> Iterator[_Scene]:
+    # Results rounded to bfloat16 are always compared at that precision. If a number became a tensor, it is float32, so
+    # practical equality allows that precision in float64.
+    coarse = replace(equality, practical=True, computed_in=torch.bfloat16)
+    fine = replace(equality, computed_in=torch.float32) if equality.practical else equality
+    for precision in PRECISIONS:
+        wanted = replace(fine if precision.dtype is torch.float64 else coarse, converted=equality.practical)
+        pair = Pair(one, other, wanted, training=True, change=precision)
+        yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
 
 
 def _last_scenes(

@@ -7,6 +7,8 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from ..dynamo import runs
 from ..dynamo.runs import Call, Maker
@@ -91,12 +93,7 @@ def choose(
     except BaseException:  # noqa: BLE001 - user code; the actual run reports it
         return ChosenCalls([call] * REPEATS, [], asked=True)
 
-    def lines(tried: Call) -> Lines | None:
-        run = runs.call_once(function, tried, watched)
-        if run.error is not None:
-            return None
-        return {(watched[file], line) for file, seen in run.lines.items() for line in seen}
-
+    lines = partial(_lines, function, watched)
     started = time.process_time()
     reached = lines(call) or set()
     slow = time.process_time() - started > _SLOW
@@ -112,6 +109,14 @@ def choose(
     optional = dict.fromkeys(range(same, len(repeats)), pace)
     optional.update((at, _PACE) for at, (_, is_new) in enumerate(kept, len(repeats)) if not is_new)
     return ChosenCalls(repeats, [other for other, _ in kept], asked, same, optional)
+
+
+def _lines(function: Callable[..., Any], watched: Mapping[str, str], tried: Call) -> Lines | None:
+    """Return the watched lines that a call runs, or None if it fails."""
+    run = runs.call_once(function, tried, watched)
+    if run.error is not None:
+        return None
+    return {(watched[file], line) for file, seen in run.lines.items() for line in seen}
 
 
 def _more(

@@ -44,7 +44,7 @@ Parts of the answer, in the order in which they become known:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -68,6 +68,8 @@ from ..process.wire import Reply, Silent
 from ..source.versions import Version
 
 _MOST_CALLS = 3
+_Pair = tuple[Mapping[str, Any], ComparedVersion, ComparedVersion]
+"""A request for only one call, and both versions for it."""
 
 
 def verify(request: Mapping[str, Any], reply: Reply) -> None:
@@ -76,8 +78,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     marks = Marks()
     marks.install()
     wanted = frozenset((mark, truth) for mark, truth in request["sides"])
-    numbers, unmoved = frozenset(request["numbers"]), frozenset(request["unmoved"])
-    equality = Equality(request["exact"], numbers, unmoved, practical=request["practical"])
+    equality = _equality(request)
     name = request["target"]["qualname"]
     search = _search(request, marks, wanted)
     try:
@@ -87,12 +88,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         return
     search.ranks = bool(request["ranks"]) and pairs[-1][0]["call"] is None and not request["example"]
     reply.stage(f"running {name} before and after the fix")
-    # The search for more inputs uses the last call, which reaches the most.
-    searched = [replace(search, wanted=frozenset())] * (len(pairs) - 1) + [search]
-    for (asked, original, rewritten), one in zip(pairs, searched, strict=True):  # noqa: B007 - they are used below
-        found = run_side_by_side(original, rewritten, equality, one)
-        if found.difference is not None:
-            break
+    (asked, original, rewritten), found = _compared(pairs, equality, search)
     if _asks_too_much(asked, original, found):
         verify({**request, "differentiated": False}, reply)
         return
@@ -121,9 +117,23 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("difference", asdict(turned))
 
 
-def _pairs(
-    request: Mapping[str, Any], search: InputSearch, reply: Reply
-) -> Iterator[tuple[Mapping[str, Any], ComparedVersion, ComparedVersion]]:
+def _equality(request: Mapping[str, Any]) -> Equality:
+    numbers, unmoved = frozenset(request["numbers"]), frozenset(request["unmoved"])
+    return Equality(request["exact"], numbers, unmoved, practical=request["practical"])
+
+
+def _compared(pairs: Sequence[_Pair], equality: Equality, search: InputSearch) -> tuple[_Pair, Findings]:
+    """Run both versions of each pair, up to the first difference. Return the last pair that ran, and its results."""
+    # The search for more inputs uses the last call, which reaches the most.
+    searched = [replace(search, wanted=frozenset())] * (len(pairs) - 1) + [search]
+    for pair, one in zip(pairs, searched, strict=True):
+        found = run_side_by_side(pair[1], pair[2], equality, one)
+        if found.difference is not None:
+            break
+    return pair, found
+
+
+def _pairs(request: Mapping[str, Any], search: InputSearch, reply: Reply) -> Iterator[_Pair]:
     """Yield both versions for each call to compare them on, and the request for only that call. The best comes last.
 
     Raises:

@@ -6,6 +6,7 @@ import ast
 
 from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
+from dynalint.analysis.steps import walk
 
 # Expressions other than operators that may leave some of their parts unevaluated.
 _OPEN = (ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -29,7 +30,7 @@ def _ends_program(statement: ast.stmt) -> bool:
 def leads_to_raise(event: Event, project: Project) -> bool:
     """Return whether an event is in a `raise`, in the message of an `assert`, or in a branch that ends in a `raise`.
 
-    Branches that end the program count, too.
+    Branches that end the program count, too, and so does the end of a function that has returned if all went well.
     """
     parents = project.parents(event.function)
     node: ast.AST = event.node
@@ -41,6 +42,10 @@ def leads_to_raise(event: Event, project: Project) -> bool:
             block = next((block for block in _blocks(parent) if node in block), None)
             if block is not None and (fails(block[-1]) or _ends_program(block[-1])):
                 return True
+        if parent is event.function.node and node in event.function.statements:
+            before = event.function.statements[: event.function.statements.index(node)]
+            ends = fails(event.function.statements[-1])
+            return ends and any(isinstance(one, ast.Return) for statement in before for one in walk(statement))
         node = parent
     return False
 

@@ -100,3 +100,61 @@ class Model(nn.Module):
 def test_new_value_with_a_name_of_its_own(start: str, before: str, store: str, codes: list[str]) -> None:
     text = _NAMED.format(start=start, before=before, store=store)
     assert [one.code for one in dynalint.check_source("model.py", text) if one.category == "recompile"] == codes
+
+
+@pytest.mark.parametrize(
+    ("guard", "ready", "grows"),
+    [
+        ("if not self.ready:", "self.ready = True", False),
+        ("if self.ready is None:", "self.ready = x", False),
+        ("if self.training:", "self.ready = True", True),
+        ("if not self.ready:", "pass", True),
+    ],
+)
+def test_what_is_built_once_does_not_grow(guard: str, ready: str, grows: bool) -> None:
+    code = f"""
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ready = None
+        self.parts = []
+
+    def build(self, x):
+        self.add(x)
+        {ready}
+
+    def add(self, x):
+        self.parts.append(x.sum())
+
+    def forward(self, x: torch.Tensor):
+        {guard}
+            self.build(x)
+        return x * 2
+"""
+    assert ("DYN503" in [one.code for one in dynalint.check_source("model.py", code)]) is grows
+
+
+@pytest.mark.parametrize("ending", ["raise ValueError(x)", "return x * 2"])
+def test_a_count_of_failures_does_not_grow(ending: str) -> None:
+    code = f"""
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.failures = 0
+
+    def forward(self, x: torch.Tensor):
+        if x.sum() > 0:
+            return x * 3
+        self.failures += 1
+        {ending}
+"""
+    found = [one.code for one in dynalint.check_source("model.py", code)]
+    assert ("DYN501" in found) is ending.startswith("return")

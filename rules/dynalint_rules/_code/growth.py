@@ -23,6 +23,7 @@ from dynalint.rulekit import (
     walk_function,
 )
 from dynalint_rules._code.new_values import is_computed_from_old, new_value
+from dynalint_rules._code.once import runs_once
 
 LIMIT = 8
 """The number of graphs per function after which Dynamo gives up, as set by `torch._dynamo.config.recompile_limit`."""
@@ -239,7 +240,7 @@ def _runs_a_few_times(event: Change, project: Project) -> bool:
         bounded = _compares_with(test, event, event.function, project, most=LIMIT)
         if (bounded and not _starts_far(event, project)) or _closes(test, block, event.statement):
             return True
-    return False
+    return runs_once(event.function, project)
 
 
 def _starts_far(event: Change, project: Project) -> bool:

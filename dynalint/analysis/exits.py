@@ -43,11 +43,15 @@ def leads_to_raise(event: Event, project: Project) -> bool:
             if block is not None and (fails(block[-1]) or _ends_program(block[-1])):
                 return True
         if parent is event.function.node and node in event.function.statements:
-            before = event.function.statements[: event.function.statements.index(node)]
-            ends = fails(event.function.statements[-1])
-            return ends and any(isinstance(one, ast.Return) for statement in before for one in walk(statement))
+            body = event.function.statements
+            place = body.index(node)
+            return fails(body[-1]) and _returns(body[:place]) and not _returns(body[place:])
         node = parent
     return False
+
+
+def _returns(statements: list[ast.stmt]) -> bool:
+    return any(isinstance(node, ast.Return) for one in statements for node in walk(one))
 
 
 def is_passed_by_all(event: Event, project: Project) -> bool:

@@ -138,8 +138,15 @@ class Model(nn.Module):
     assert ("DYN503" in [one.code for one in dynalint.check_source("model.py", code)]) is grows
 
 
-@pytest.mark.parametrize("ending", ["raise ValueError(x)", "return x * 2"])
-def test_a_count_of_failures_does_not_grow(ending: str) -> None:
+@pytest.mark.parametrize(
+    ("ending", "grows"),
+    [
+        ("raise ValueError(x)", False),
+        ("return x * 2", True),
+        ("if x.ndim > 3:\n            return x\n        raise ValueError(x)", True),
+    ],
+)
+def test_a_count_of_failures_does_not_grow(ending: str, grows: bool) -> None:
     code = f"""
 import torch
 from torch import nn
@@ -157,4 +164,22 @@ class Model(nn.Module):
         {ending}
 """
     found = [one.code for one in dynalint.check_source("model.py", code)]
-    assert ("DYN501" in found) is ending.startswith("return")
+    assert ("DYN501" in found) is grows
+
+
+def test_a_branch_that_returns_does_not_lead_to_the_raise_at_the_end() -> None:
+    code = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        if x.ndim > 2:
+            return x
+        if x.ndim > 1:
+            kept = x.detach()
+            return {"kept": kept.tolist()}
+        raise ValueError
+"""
+    assert [one.code for one in dynalint.check_source("model.py", code)] == ["DYN207"]

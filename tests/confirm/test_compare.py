@@ -13,7 +13,7 @@ from torch import nn
 
 from dynalint.confirm.worker.comparing.blame import place_of
 from dynalint.confirm.worker.comparing.compiled import compare, leaves_traces
-from dynalint.confirm.worker.comparing.differences import Equality, no_less_accurate
+from dynalint.confirm.worker.comparing.differences import Equality, let_pass, no_less_accurate
 from dynalint.confirm.worker.comparing.observing import Observation
 from dynalint.confirm.worker.dynamo.runs import Call
 
@@ -200,3 +200,9 @@ def test_what_is_left_of_a_gradient_that_cancels_out_is_rounding(
         return Observation(gradients={"weight": torch.full((4,), weight), "bias": torch.tensor([0.0, value, -value])})
 
     assert no_less_accurate(seen(bias), seen(became), seen(bias), Equality(practical=True)) is expected
+
+
+def test_a_number_that_becomes_a_tensor_is_told() -> None:
+    number, tensor = Observation(output=0.5), Observation(output=torch.tensor(0.5))
+    assert list(let_pass(number, tensor)) == ["output is a 0-dim tensor instead of a number"]
+    assert not list(let_pass(Observation(error=("IndexError", "out of range")), tensor))

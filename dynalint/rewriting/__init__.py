@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dynalint.rewriting.build import (
+        along_last,
         asking,
         attribute,
         block,
@@ -42,6 +43,7 @@ __all__ = [
     "Change",
     "Substitution",
     "Tree",
+    "along_last",
     "asking",
     "attribute",
     "block",

@@ -97,6 +97,12 @@ def without(keyword: str) -> Callable[[cst.BaseExpression], cst.BaseExpression]:
     return shortened
 
 
+def along_last(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return a call with the argument `dim=-1` added to it."""
+    assert isinstance(node, cst.Call)
+    return node.with_changes(args=[*node.args, *call("_", dim=number(-1)).args])
+
+
 def operation(left: cst.BaseExpression, sign: str, right: cst.BaseExpression) -> cst.BaseExpression:
     """Return two operands joined by an arithmetic, bitwise, comparison or logical operator.
 

@@ -306,3 +306,46 @@ def test_labels_that_change_after_the_mask_is_made(body: str) -> None:
     head = LABELS.replace("from torch import nn", "from torch import nn\nimport torch.nn.functional as F")
     text = fixed(body, head=head)
     assert "torch.where(m, n, -100)" in text or "x[m]" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        # The row's dimension is the last one, whatever the number of dimensions of the mask.
+        (
+            "m = n > v\nreturn F.cosine_similarity(x[m], 2 * x[m]).mean()",
+            "torch.where(m, F.cosine_similarity(x, 2 * x, dim=-1), 0).sum() / m.sum()",
+        ),
+        ("m = n > v\nreturn torch.logsumexp(x[m], dim=1).mean()", "torch.where(m, torch.logsumexp(x, dim=-1), 0)"),
+        ("m = x > 0\nreturn torch.max(x[m], v[m]).mean()", "torch.where(m, torch.max(x, v), 0).sum() / m.sum()"),
+        ("m = x > 0\nreturn x[m].norm()", "return torch.where(m, x, 0).norm()"),
+        # These numbers are norms, not dimensions, and a second number of `max` is a dimension.
+        ("m = n > v\nreturn torch.norm(x[m], 1).mean()", "x[m]"),
+        ("m = n > v\nreturn F.normalize(x[m], 1).mean()", "x[m]"),
+        ("m = n > v\nreturn torch.max(x[m], 1).mean()", "x[m]"),
+        # What is not selected may not be positive, although the function tests if something is selected.
+        ("m = x > 0\nif m.any():\n    n = 1\nreturn torch.log(x[m]).mean()", "torch.log(torch.where(m, x, 1))"),
+    ],
+)
+def test_functions_of_rows_and_of_pairs_of_elements(body: str, expected: str) -> None:
+    assert expected in fixed(body)
+
+
+STORES = "m = x > 0\nout = torch.zeros_like(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (STORES + "out[m] = x[m]\nout[~m] = -x[~m]", "m = x > 0\n    out = torch.where(m, x, -x)\n"),
+        (STORES + "out[~m] = -x[~m]\nout[m] = x[m]", "m = x > 0\n    out = torch.where(m, x, -x)\n"),
+        (STORES + "other = ~m\nout[m] = x[m]\nout[other] = -x[other]", "out = torch.where(m, x, -x)\n"),
+        # The second statement stores elements that exist one by one, which needs the tensor.
+        (STORES + "out[m] = x[m]\nout[~m] = v", "out = torch.where(m, x, 0)\n    out[~m] = v"),
+        (STORES + "out[m] = x[m]\nout[~m] = x[~m].cumsum(0)", "out = torch.where(m, x, 0)\n"),
+        (STORES + "out[m] = x[m]\nn = out.sum()\nout[~m] = -x[~m]", "out = torch.where(~m, -x, out)"),
+        (STORES + "out[m] = x[m]\nm[0] = False\nout[~m] = -x[~m]", "out = torch.where(~m, -x, out)"),
+    ],
+)
+def test_stores_to_both_sides_of_a_mask(body: str, expected: str) -> None:
+    assert expected in fixed(f"{body}\nreturn out", MaskedStore())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import k
+from dynalint.rulekit import k, torch_api
 from dynalint_rules._code.scope import Scope
 
 
@@ -20,6 +20,24 @@ def callee(scope: Scope, node: ast.Call) -> str:
         if isinstance(kind.receiver, k.Object):
             return f"{kind.receiver.type}.{kind.name}"
     return ""
+
+
+def may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
+    """Return whether a call to a torch function may modify its argument, as `F.relu` does with `inplace=True`."""
+    entry = scope.project.api.function(name)
+    modifying = [one for one in entry.overloads if "mutating" in one.flags] if entry is not None else []
+    optional = entry is not None and len(modifying) < len(entry.overloads)
+    return any(not optional or _may_select(overload, call) for overload in modifying)
+
+
+def _may_select(overload: torch_api.Overload, call: ast.Call) -> bool:
+    """Return whether a call may pass a true `inplace`, which selects an overload."""
+    names = [parameter.name for parameter in overload.parameters or ()]
+    if "inplace" not in names or any(isinstance(one, ast.Starred) for one in call.args):
+        return True
+    by_position = call.args[names.index("inplace") :][:1]
+    given = [*by_position, *(one.value for one in call.keywords if one.arg in ("inplace", None))]
+    return any(not (isinstance(one, ast.Constant) and not one.value) for one in given)
 
 
 def calls_in_chain(last: ast.Call) -> list[ast.Call]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dynalint.rulekit import FunctionInfo, Refusal, has_decorator, k, walk, walk_function
+from dynalint_rules._code.calls import may_work_in_place
 from dynalint_rules._code.implicit_methods import implied_methods
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import kind_of_name, last_value, loads, statement_of, within
@@ -238,7 +239,7 @@ def _check_external(scope: Scope, node: ast.Call, name: str, shown: str, found: 
             f"{shown} draws random numbers, and drawing them on every call would change all later ones; draw them "
             "before the test"
         )
-    if "mutating" in flags or (last.endswith("_") and not last.endswith("__")):
+    if may_work_in_place(scope, name, node) or (last.endswith("_") and not last.endswith("__")):
         raise Refusal(f"{shown} modifies its argument in place; use the version that returns a new tensor")
     if entry is None:
         raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it can run on every call")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from dynalint.rulekit import FunctionInfo, is_mask, k, remembered, walk, walk_function
+from dynalint_rules._code.calls import may_work_in_place
 from dynalint_rules._code.names import (
     end_of,
     is_named,
@@ -256,7 +257,7 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
             and not _asks_gradient(value)
             and not (last.endswith(_WRAPPING) and any(k.may_be_tensor(scope.kind(one)) for one in value.args))
             and not name.startswith("torch.nn.functional.dropout")
-            and not (isinstance(callee, k.External) and _may_work_in_place(scope, name, value))
+            and not (isinstance(callee, k.External) and may_work_in_place(scope, name, value))
         )
     return False
 
@@ -295,17 +296,6 @@ def _asks_gradient(call: ast.Call) -> bool:
     """Return whether a call may create a leaf that requires a gradient and so cannot be changed in place."""
     given = [keyword.value for keyword in call.keywords if keyword.arg in ("requires_grad", None)]
     return any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
-
-
-def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
-    """Return whether a call to a function with an `inplace` option may enable it."""
-    entry = scope.project.api.function(name)
-    if entry is None or not any("mutating" in one.flags for one in entry.overloads):
-        return False
-    told = [keyword for keyword in call.keywords if keyword.arg in ("inplace", None)]
-    if any(not isinstance(one.value, ast.Constant) or one.value.value is not False for one in told):
-        return True
-    return not all(isinstance(one, ast.Constant) and type(one.value) in (int, float) for one in call.args[1:])
 
 
 def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:

@@ -58,7 +58,7 @@ def alias_conditions(
     shared: list[str] = []
     for side in sides:
         if side.source is None or side.node in scope.renamed:
-            if side.node is not None and not makes_tensor(scope, side.node):
+            if side.node is not None and not (makes_tensor(scope, side.node) or k.is_number(side.kind)):
                 shared.append(scope.quote(side.node))
         elif not is_own(scope, side.source, side.node or around):
             shared.append(f"`{side.source}`")

@@ -9,6 +9,7 @@ from dynalint.rulekit import Refusal, Replacement, Rewrite, Safety, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
+from dynalint_rules._code.names import loads
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.blocks import parts_of_test
 from dynalint_rules._shared.branch.branch_values import (
@@ -124,14 +125,14 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
 def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:
     """Return the text of an operand that must be harmless where the other branch is selected."""
     text = rendered(scope, one.node, guards, guard)
-    return f"{atom(one.node, text)}.clamp(min=1)" if one.counts else guard.format(operand=text, safe=one.safe)
+    return one.clamped(atom(one.node, text)) if one.least else guard.format(operand=text, safe=one.safe)
 
 
 def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     """Ensure that the value of every branch is a tensor, and return the conditions for this.
 
     If one value is known to be a tensor, an unknown value is assumed to be one as well, because a run can verify it. If
-    one value is a 0-dim tensor, numbers that its dtype can represent are converted to tensors.
+    one value is a 0-dim tensor, numbers are converted to tensors, unless the dtype of the result may matter.
 
     Raises:
         Refusal: If a value is not a tensor, or all values are unknown.
@@ -144,7 +145,7 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
             continue
         numbers = [one for one in side.kind.members if k.is_number(one)]
         scalars = all(one in numbers or _has_no_dimensions(one) for one in side.kind.members)
-        if numbers and scalars and any(_takes_numbers(other.kind, numbers) for other in sides):
+        if numbers and scalars and any(_takes_numbers(scope, other, numbers) for other in sides):
             conditions.append(f"{_shown(scope, side)} may be a tensor without dimensions")
             continue
         if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or _divides(side):
@@ -153,12 +154,28 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     return conditions
 
 
-def _takes_numbers(kind: k.Kind, numbers: Sequence[k.Kind]) -> bool:
-    """Return whether a value is a tensor without dimensions whose dtype can represent the numbers."""
-    tensor = as_tensor(kind)
+def _takes_numbers(scope: Scope, side: BranchValue, numbers: Sequence[k.Kind]) -> bool:
+    """Return whether a value is a tensor without dimensions that can be selected beside the numbers.
+
+    If integers become floats, code may only divide by the result.
+    """
+    tensor = as_tensor(side.kind)
+    if tensor is None or tensor.rank != 0:
+        return False
     whole = all(isinstance(one, k.Value) and one.type == "int" for one in numbers)
-    dtypes = (None, "float", "int") if whole else (None, "float")
-    return tensor is not None and tensor.rank == 0 and tensor.dtype in dtypes
+    return tensor.dtype in ((None, "float", "int") if whole else (None, "float")) or (
+        tensor.dtype == "int" and side.name is not None and _only_divides(scope, side.name)
+    )
+
+
+def _only_divides(scope: Scope, name: str) -> bool:
+    """Return whether code only compares a name, or divides by it."""
+    for use in loads(scope, name):
+        parent = scope.parents[use]
+        divides = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.right is use
+        if not divides and not isinstance(parent, ast.Compare):
+            return False
+    return True
 
 
 def _has_no_dimensions(kind: k.Kind) -> bool:
@@ -205,7 +222,7 @@ def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
     """
     sides = (node.body, node.orelse)
     guards = [guarded_operands(scope, value) for value in sides]
-    repeated = any(not one.counts for own in guards for one in own)
+    repeated = any(not one.least for own in guards for one in own)
     if repeated and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         raise Refusal(
             "one branch is not defined for all inputs, and the test is too long to repeat; assign the test to "

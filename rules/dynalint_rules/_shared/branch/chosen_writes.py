@@ -18,7 +18,9 @@ from dynalint_rules._code.calls import calls_in_chain
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.growth import related
 from dynalint_rules._code.names import names, within
+from dynalint_rules._code.precision import is_double, is_short
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.state_creation import registered
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, split_test, statements_after
 from dynalint_rules._shared.branch.branch_values import NO_RAISE
@@ -38,7 +40,8 @@ class _Write:
     """A statement that assigns `value` to `target`, by calling a method of `owner` or, if there is none, directly.
 
     `number` is true if the value is a plain number. `kept` is the text of the existing value if it is not the target's.
-    An augmented assignment has a `sign`, the `operand` after it, and the `neutral` operand, which changes nothing.
+    An augmented assignment has a `sign`, the `operand` after it, also as a `factor` with parentheses if it needs some,
+    and the `neutral` operand, which changes nothing.
     """
 
     statement: ast.stmt
@@ -50,6 +53,7 @@ class _Write:
     sign: str = ""
     operand: str = ""
     neutral: str = ""
+    factor: str = ""
 
     @property
     def tensor(self) -> str:
@@ -94,8 +98,10 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
     effects_of_always(scope, [*one.values, *other.values], statement)
     writer = _Writer(scope, test, one, other)
     lines = writer.lines()
+    updates = [(step.target, step.statement) for side in (one, other) for step in side.writes() if step.sign]
     conditions = [
         *writer.conditions,
+        *(f"`{name}` is not more precise than float32" for name, update in updates if _is_rounded(scope, update)),
         NO_RAISE,
         "no code relies on detecting writes that leave a tensor unchanged",
     ]
@@ -155,17 +161,39 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
     sign = _OPERATORS.get(type(statement.op))
     if sign is None:
         return None
-    new = f"{owner} {sign} {text if isinstance(value, ast.Constant) else atom(value, text)}"
-    if _is_float(scope, value):
+    operand = text if isinstance(value, ast.Constant) else atom(value, text)
+    new = f"{owner} {sign} {operand}"
+    if _is_float(scope, value) and _may_be_double(scope, target):
         return _Write(statement, owner, owner, new)
     neutral = "0" if sign in ("+", "-") else "1"
-    return _Write(statement, owner, owner, new, sign=sign, operand=text, neutral=neutral)
+    return _Write(statement, owner, owner, new, sign=sign, operand=text, neutral=neutral, factor=operand)
 
 
 def _is_float(scope: Scope, value: ast.expr) -> bool:
     """Return whether a value is a number that `torch.where` would make a float32 tensor of, whatever it goes into."""
     kind = scope.kind(value)
     return k.is_number(kind) and any(getattr(one, "type", "") not in ("bool", "int") for one in kind.members)
+
+
+def _is_rounded(scope: Scope, update: ast.stmt) -> bool:
+    """Return whether an augmented assignment has a number that float32 may not be able to represent."""
+    value = update.value if isinstance(update, ast.AugAssign) else None
+    return value is not None and _is_float(scope, value) and not is_short(scope.kind(value))
+
+
+def _is_float_tensor(scope: Scope, value: ast.expr) -> bool:
+    tensor = scope.tensor(value)
+    return tensor is not None and tensor.dtype == "float"
+
+
+def _may_be_double(scope: Scope, target: ast.expr) -> bool:
+    """Return whether a tensor on `self` may have dtype float64, even if the module is not converted."""
+    stored = target.value if isinstance(target, ast.Subscript) else target
+    owner = scope.function.owner
+    assert isinstance(stored, ast.Attribute)
+    made = [one for cls in scope.project.mro(owner) for one in registered(cls, stored.attr)] if owner else []
+    given = (one.value for value in made if isinstance(value, ast.Call) for one in value.keywords if one.arg == "dtype")
+    return not made or any(map(is_double, made)) or not all(isinstance(one, ast.Attribute) for one in given)
 
 
 def _is_fixed(scope: Scope, index: ast.expr) -> bool:
@@ -307,6 +335,8 @@ class _Writer:
             first, last = one.value, other.value
             if first == last and type(one.statement) is type(other.statement):
                 return self.scope.text(one.statement)
+            if (updated := self._updated(one, other)) is not None:
+                return updated
             given = [side.statement.value for side in (one, other) if isinstance(side.statement, ast.Assign)]
             if len(given) == 2 and all(_is_float(self.scope, value) for value in given):
                 raise Refusal(f"`{step.target}` may be more precise than `torch.where` of two numbers; write it out")
@@ -328,6 +358,23 @@ class _Writer:
             return f"{step.owner} {step.sign}= {chosen}"
         whole = step.owner and step.tensor == step.target
         return f"{step.owner}.copy_({chosen})" if whole else f"{step.target} = {chosen}"
+
+    def _updated(self, one: _Write, other: _Write) -> str | None:
+        """Return the line for two updates of the same tensor, as in `t += torch.where(test, 1, -1)`, or None."""
+        signs = {one.sign, other.sign}
+        if "" in signs or (len(signs) > 1 and not self._are_added(one, other)):
+            return None
+        sign = "+" if len(signs) > 1 else one.sign
+        first, last = (side.operand if side.sign == sign else f"-{side.factor}" for side in (one, other))
+        if self.negated:
+            first, last = last, first
+        return f"{one.owner} {sign}= {self.scope.torch}.where({self.condition}, {first}, {last})"
+
+    def _are_added(self, *updates: _Write) -> bool:
+        """Return whether all updates add or subtract numbers or floats. Subtracting unsigned integers is not adding."""
+        values = [one.statement.value for one in updates if isinstance(one.statement, ast.AugAssign)]
+        signed = all(k.is_number(self.scope.kind(one)) or _is_float_tensor(self.scope, one) for one in values)
+        return signed and {one.sign for one in updates} <= {"+", "-"}
 
     def _stays_so(self, step: _Write, *, taken: bool) -> bool:
         """Return whether a flag is set to the value that it already has on the other path."""

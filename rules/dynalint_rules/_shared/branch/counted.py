@@ -20,6 +20,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.names import is_named, is_settled, only_value, parameters, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place
+from dynalint_rules._shared.branch.bounded import scaled_to_bound
 
 NOTHING_COUNTED = "if nothing is counted"
 _CONVERSIONS = frozenset({"float", "double", "half", "int", "long", "to", "type", "type_as", "detach", "item"})
@@ -34,7 +35,7 @@ def is_count(scope: Scope, node: ast.expr) -> bool:
 
     Without such a test, a quotient by zero may be intended.
     """
-    known = scope.function.known
+    known: dict[object, set[str]] = scope.function.known
     if is_count not in known:
         tests = [one.test for one in walk(scope.function.node) if isinstance(one, ast.If | ast.IfExp)]
         asked = (_counted_by(scope, test) for test in tests)
@@ -43,18 +44,42 @@ def is_count(scope: Scope, node: ast.expr) -> bool:
     return mask is not None and ast.dump(mask) in known[is_count]
 
 
+def is_harmless_if_empty(scope: Scope, node: ast.expr, safe: str, test: ast.expr, *, taken: bool) -> bool:
+    """Return whether an operand is harmless where the code that uses it is not selected, because a mask is empty then.
+
+    The operand is `torch.where(mask, x, safe)` or `x[mask]`. The code is selected if the test is true, or if it is
+    false unless `taken`.
+    """
+    asked = _counted_by(scope, test)
+    if asked is None or asked[1] is not taken:
+        return False
+    if isinstance(node, ast.Subscript):
+        mask = _mask(scope, node.slice)
+    elif isinstance(node, ast.Call) and callee(scope, node) == "torch.where" and len(node.args) == 3:
+        value = node.args[2]
+        same = isinstance(value, ast.Constant) and value.value == ast.literal_eval(safe)
+        mask = _mask(scope, node.args[0]) if same else None
+    else:
+        return False
+    return mask is not None and ast.dump(mask) == ast.dump(asked[0])
+
+
 def needs_no_test(scope: Scope, test: ast.expr, values: Sequence[ast.expr]) -> tuple[int, str] | None:
-    """Return which of two values is right for both sides of a test if its count is clamped, and the condition for it.
+    """Return which of two values is right for both sides of a test if the divisor is clamped, and the condition for it.
 
     The first value is selected if the test is true. The test is whether anything is counted. If nothing is, the
-    numerator is zero, or the terms that the other value does not have.
+    numerator is zero, or the terms that the other value does not have. Or it is whether a divisor exceeds a bound.
     """
+    if (condition := scaled_to_bound(scope, test, values[0], values[1])) is not None:
+        return 0, condition
     asked = None if scope.careful else _counted_by(scope, test)
     if asked is None:
         return None
     mask, place = asked[0], 0 if asked[1] else 1
     value, other = values[place], values[1 - place]
     quotient = _quotient(scope, value, mask)
+    if quotient is not None and k.is_number(scope.kind(quotient.left)):
+        return None  # it is not zero if nothing is counted
     if quotient is value and (_is_zero(scope, other) or ast.dump(other) == ast.dump(quotient.left)):
         return place, f"{scope.quote(quotient.left)} is zero {NOTHING_COUNTED}"
     terms, kept = list(_terms(value, quotient)), [one for one, _ in _terms(other, quotient)]

@@ -16,7 +16,9 @@ from dynalint_rules._code.autograd import without_gradients
 from dynalint_rules._code.calls import callee as callee_of
 from dynalint_rules._code.names import lineage
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.bounded import bound_of
 from dynalint_rules._shared.branch.counted import is_count
+from dynalint_rules._shared.number.detached import is_detached
 
 # The value that replaces a function's first argument where its result is not used.
 _SAFE_ARGUMENT = {
@@ -34,12 +36,9 @@ _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", 
 _POWERS = frozenset({"pow", "float_power"})
 # Functions that raise or are not finite at some points, and for which no single value is always safe.
 _HOPELESS = {
-    **dict.fromkeys("atan2 arctan2 renorm".split(), "has no gradient at zero"),
-    **dict.fromkeys("std var_mean std_mean".split(), "has no finite gradient where all values are equal"),
     **dict.fromkeys("pinverse inverse cholesky".split(), "raises an exception for some matrices"),
     **dict.fromkeys("logdet slogdet".split(), "has no finite gradient for some matrices"),
     "xlogy": "has no finite gradient at zero",
-    "cdist": "has no finite gradient where two points are equal",
 }
 
 
@@ -47,12 +46,17 @@ _HOPELESS = {
 class Guarded:
     """An operand to replace with `safe` where the other branch is selected.
 
-    If `counts` is true, it is a number of selected elements, and clamping it is enough.
+    If `least` is the text of a number, it is enough to clamp the operand, because it is at least that number where the
+    branch is selected.
     """
 
     node: ast.expr
     safe: str
-    counts: bool = False
+    least: str = ""
+
+    def clamped(self, text: str) -> str:
+        """Return the code that clamps the operand, of which `text` is the code."""
+        return f"{text}.clamp(min={self.least})"
 
 
 def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
@@ -62,10 +66,10 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
         Refusal: If one of them has no harmless value.
     """
     found: list[Guarded] = []
-    gradients = has_gradients(scope, expression)
+    gradients = has_gradients(scope, expression) and not is_detached(scope, expression)
     for node in walk(expression):
         if isinstance(node, ast.BinOp):
-            found += _of_operator(scope, node)
+            found += _of_operator(scope, node, gradients=gradients)
         elif isinstance(node, ast.Call):
             found += _of_call(scope, node, gradients=gradients)
     return found if gradients else [one for one in found if not _is_float(scope, one.node)]
@@ -93,7 +97,9 @@ def _is_float(scope: Scope, node: ast.expr) -> bool:
     return tensor is not None and tensor.dtype == "float"
 
 
-def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:
+def _of_operator(scope: Scope, node: ast.BinOp, *, gradients: bool) -> list[Guarded]:
+    if isinstance(node.op, ast.Div) and not gradients:
+        return []  # an infinite value that is not selected does no harm
     if isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
         return _divisor(scope, node.right)
     if isinstance(node.op, ast.Pow):
@@ -146,7 +152,8 @@ def _divisor(scope: Scope, node: ast.expr) -> list[Guarded]:
         return []
     if isinstance(node, ast.Call) and _is_positive(node):
         return []
-    return [Guarded(node, "1", counts=not scope.careful and is_count(scope, node))]
+    least = "" if scope.careful else "1" if is_count(scope, node) else bound_of(scope, node)
+    return [Guarded(node, "1", least)]
 
 
 def _adds_margin(scope: Scope, total: ast.BinOp) -> bool:

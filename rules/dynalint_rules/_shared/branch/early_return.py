@@ -37,7 +37,7 @@ from dynalint_rules._shared.branch.choice import (
     require_tensors,
     without_zeros,
 )
-from dynalint_rules._shared.branch.counted import needs_no_test
+from dynalint_rules._shared.branch.counted import is_harmless_if_empty, needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.selected_names import plan_of
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
@@ -213,7 +213,7 @@ class _EarlyReturn:
             raise Refusal(
                 f"{scope.quote(later)} does not return the same structure as the early return; make both the same"
             )
-        guards = guarded_operands(scope, value)
+        guards = self._guards_after(value)
         texts = []
         stored = set(_stored(self.following))
         for one, other, text in zip(ones, others, early, strict=True):
@@ -237,16 +237,22 @@ class _EarlyReturn:
             texts.append(f"{scope.torch}.where({self.condition}, {chosen})")
         return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
 
+    def _guards_after(self, expression: ast.expr) -> list[Guarded]:
+        """Return the operands after the early return that must be harmless if the early result is selected."""
+        found = guarded_operands(self.scope, expression)
+        test, taken = self.statement.test, self.returning is not self.statement.body
+        return [one for one in found if not is_harmless_if_empty(self.scope, one.node, one.safe, test, taken=taken)]
+
     def _guarded(self, later: Sequence[ast.Return]) -> Iterator[rw.Change]:
         """Yield the changes to operands in the following code that must be harmless if the early result is selected."""
         scope = self.scope
         values = {result.value for result in later}
-        if any(guarded_operands(scope, expression) for expression in _expressions(self.going_on)):
+        if any(map(self._guards_after, _expressions(self.going_on))):
             raise Refusal(
                 "the code that follows the early return is not defined for all inputs; protect its arguments first"
             )
         for expression in _expressions(self.after):
-            guards = [] if expression in values else guarded_operands(scope, expression)
+            guards = [] if expression in values else self._guards_after(expression)
             inner = {node for one in guards for node in walk(one.node) if node is not one.node}
             for one in guards:
                 if one.node not in inner:  # an inner operand is rewritten with the operand around it

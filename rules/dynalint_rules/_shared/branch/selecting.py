@@ -101,7 +101,7 @@ class Writer:
             )
         results = [block.result for block in chain.blocks if block.result is not None]
         choices = len(self.plan.rows) + len(self.plan.temporaries) + _choices(results)
-        bind = choices > 1 or any(not one.counts for own in self.guards for one in own)
+        bind = choices > 1 or any(not one.least for own in self.guards for one in own)
         self._name_tests(truths, bind=bind)
         named = list(self.lines)
         self._write_rows()
@@ -303,7 +303,7 @@ class Writer:
         found = next((one for one in self.guards[index] if one.node is node), None)
         if found is None:
             return text
-        return f"{text}.clamp(min=1)" if found.counts else self._guard(index).format(operand=text, safe=found.safe)
+        return found.clamped(text) if found.least else self._guard(index).format(operand=text, safe=found.safe)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """Return the text of an expression in block `index`, with operands harmless where the block is not selected."""

@@ -32,6 +32,8 @@ _FIXED = (ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)
 # Operators whose results are harmless for zeros, which replace the values that are not selected.
 _HARMLESS = (ast.Add, ast.Sub, ast.Mult)
 _FILLS = {"torch.zeros_like": "0", "torch.ones_like": "1"}
+_NEW = ("zeros", "ones", "empty", "full")
+_CREATING = frozenset(text for name in _NEW for text in (f"torch.{name}", f"torch.{name}_like", f"Tensor.new_{name}"))
 _TITLE = "Compute the value for all elements and select with `torch.where`"
 
 
@@ -126,10 +128,13 @@ class StoreRewrite:
             made, old = filled
             changes.append((made, []))
         changes.append((run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
-        known = [is_certain(scope, one, self.mask) for one in self.reads.values() or [target.value]]
         conditions = tuple(dict.fromkeys(self.conditions(place)))
         edits = rw.written(file, *changes)
-        return Rewrite(_TITLE, "conditional", edits, conditions, scope.imports, ranks=not all(known))
+        return Rewrite(_TITLE, "conditional", edits, conditions, scope.imports, ranks=not self.ranks_known())
+
+    def ranks_known(self) -> bool:
+        """Return whether the number of dimensions of the mask and of what it selects from is certain."""
+        return all(is_certain(self.scope, one, self.mask) for one in self.reads.values() or [self.target.value])
 
     def values(self) -> tuple[str, str]:
         """Return the code of the stored values for all elements, and the code of the mask.
@@ -334,15 +339,23 @@ def _is_full(node: ast.expr) -> bool:
 
 def _filled(scope: Scope, name: str, run: Sequence[ast.stmt]) -> tuple[ast.Assign, str] | None:
     """Return the statement that fills a tensor with a number, and the number, unless it is read before `run` ends."""
+    made = creation(scope, name, run)
+    if made is None:
+        return None
+    call = made.value
+    number = _FILLS.get(callee(scope, call)) if isinstance(call, ast.Call) else None
+    plain = isinstance(call, ast.Call) and len(call.args) == 1 and not call.keywords
+    return (made, number) if number is not None and plain else None
+
+
+def creation(scope: Scope, name: str, run: Sequence[ast.stmt]) -> ast.Assign | None:
+    """Return the statement that creates a tensor, unless it is read between that statement and the end of `run`."""
     earlier = [one for one in around(scope.parents, run[0])[0] if isinstance(one, ast.Assign)]
     made = next((one for one in reversed(earlier) if list(map(ast.unparse, one.targets)) == [name]), None)
-    if made is None or not isinstance(made.value, ast.Call):
-        return None
-    number = _FILLS.get(callee(scope, made.value))
-    if number is None or len(made.value.args) != 1 or made.value.keywords:
+    if made is None or not isinstance(made.value, ast.Call) or callee(scope, made.value) not in _CREATING:
         return None
     targets = [one.targets[0] for one in run if isinstance(one, ast.Assign) and len(one.targets) == 1]
     stored = [one.value for one in targets if isinstance(one, ast.Subscript)]
     last = run[-1].end_lineno or run[-1].lineno
     used = [node for node in names(scope, name) if made.lineno < node.lineno <= last]
-    return (made, number) if all(node in stored for node in used) else None
+    return made if all(node in stored for node in used) and is_pure(scope, made.value) else None

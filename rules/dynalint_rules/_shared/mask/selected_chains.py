@@ -25,6 +25,13 @@ ELEMENTWISE = frozenset(
     "clamp clamp_min clamp_max clip float double add sub mul div gelu silu softplus logsigmoid detach contiguous "
     "eq ne gt ge lt le".split()
 )
+# Functions that process each row by itself, with 1 if the result has the row's dimension, and 0 if it is reduced.
+_PER_ROW = {
+    **dict.fromkeys(("softmax", "log_softmax", "normalize"), 1),
+    **dict.fromkeys(("sum", "mean", "norm", "logsumexp", "amax", "amin", "cosine_similarity"), 0),
+}
+# Those whose next positional argument after the tensors is not the dimension.
+_BY_KEYWORD = frozenset({"norm", "normalize", "cosine_similarity"})
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete, *_APART)
@@ -46,7 +53,8 @@ class Chain:
     `names` maps the names of selected elements to their number of dimensions per mask element. `known` contains all of
     these names, including names that get another value later. `joined` are selections that are combined with others
     elementwise, `kept` are the values of the names, and `counts` maps expressions that only count selected elements to
-    what they count. `direct` maps names of selected elements to the selections that they name.
+    what they count. `direct` maps names of selected elements to the selections that they name. `dimensions` maps calls
+    that work along dimension 1, the last one of selected rows, to the argument for it, if there is one.
     """
 
     scope: Scope
@@ -60,6 +68,7 @@ class Chain:
     kept: list[ast.expr] = field(default_factory=list)
     counts: dict[ast.expr, ast.expr] = field(default_factory=dict)
     direct: dict[str, Selection] = field(default_factory=dict)
+    dimensions: dict[ast.Call, ast.expr | None] = field(default_factory=dict)
     risky: bool = False
 
     def is_certain(self) -> bool:
@@ -153,7 +162,27 @@ class Chain:
     def _own(self, one: Selection) -> int:
         """Return how many dimensions each selected element has, as far as the code shows."""
         # `masked_select` broadcasts the mask.
-        return 0 if isinstance(one.node, ast.Call) else trailing(self.scope, one.source, one.mask)
+        if isinstance(one.node, ast.Call):
+            return 0
+        own = trailing(self.scope, one.source, one.mask)
+        return own or int(not is_certain(self.scope, one.source, one.mask) and self._are_rows(one.node))
+
+    def _are_rows(self, node: ast.expr) -> bool:
+        """Return whether code works along the last dimension of selected elements, which shows that they have one."""
+        parent = self.scope.parents[node]
+        called = self._method_of(node)
+        if isinstance(parent, ast.BinOp | ast.UnaryOp):
+            return self._are_rows(parent)
+        if called is not None:
+            call, name, operands = called[0], called[1].attr, [node]
+        elif isinstance(parent, ast.Call) and node in parent.args[:2]:
+            call, name, operands = parent, callee(self.scope, parent).rpartition(".")[2], parent.args[:2]
+            operands = operands[: 2 if name == "cosine_similarity" else 1]
+        else:
+            return False
+        if name in ELEMENTWISE:
+            return self._are_rows(call)
+        return name in _PER_ROW and node in operands and _dimension(call, name, operands)[0] in ("-1", "1")
 
     def _value_around(self, node: ast.expr, statement: ast.stmt | ast.expr) -> ast.expr:
         """Return what a statement assigns that contains `node`: its value, or an item of its tuple."""
@@ -239,10 +268,21 @@ class Chain:
             self.losses.setdefault(call, (loss, {}))[1][node] = own
             self.joined.add(node)
             return -1
-        if call.args == [node] and not call.keywords and name in ("torch.sum", "torch.mean"):
+        if call.args == [node] and not call.keywords and name in ("torch.sum", "torch.mean", "torch.norm"):
             return self._reduce(call, node, short, own)
-        elementwise = name.startswith("torch.") and short in ELEMENTWISE
+        operands = call.args[: 2 if short == "cosine_similarity" else 1]
+        along = node in operands and all(self._goes_along(one, own) for one in operands if one is not node)
+        if name.startswith("torch.") and along and self._is_per_row(call, short, operands, own):
+            return self._climb(call, statement, own - 1 + _PER_ROW[short])
+        elementwise = name.startswith("torch.") and (short in ELEMENTWISE or self._compares(call, short))
         return self._climb(call, statement, own) if elementwise and self._all_along(call, node, own) else None
+
+    def _compares(self, call: ast.Call, name: str) -> bool:
+        """Return whether a call selects one of several values for each element."""
+        number = any(k.is_number(self.scope.kind(one)) for one in call.args[1:])
+        if name in ("max", "min", "maximum", "minimum"):
+            return len(call.args) == 2 and not number
+        return name == "where" and len(call.args) == 3
 
     def _all_along(self, call: ast.Call, node: ast.expr | None, own: int) -> bool:
         """Return whether all other arguments have values for the same elements as `node`."""
@@ -252,17 +292,31 @@ class Chain:
     def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Do the same as `_climb` for the receiver of a method."""
         name, receiver = method.attr, method.value
-        if name in ("sum", "mean") and not call.args and not call.keywords:
+        if name in ("sum", "mean", "norm") and not call.args and not call.keywords:
             return self._reduce(call, receiver, name, own)
+        if self._is_per_row(call, name, [receiver], own):
+            return self._climb(call, statement, own - 1 + _PER_ROW[name])
         if name == "to" and all(is_pure(self.scope, one) for one in call.args) and not call.keywords:
             return self._climb(call, statement, own)
         elementwise = name in ELEMENTWISE and self._all_along(call, None, own)
         return self._climb(call, statement, own) if elementwise else None
 
+    def _is_per_row(self, call: ast.Call, name: str, operands: list[ast.expr], own: int) -> bool:
+        """Return whether a function or method works along the last dimension of rows, each with `own` dimensions."""
+        if name not in _PER_ROW or own < 1:
+            return False
+        dimension, argument = _dimension(call, name, operands)
+        mask = self.scope.tensor(self.read.mask)
+        if dimension == "1" and own == 1 and (mask is None or mask.rank != 1):
+            self.dimensions[call] = argument
+        return dimension == "-1" or (dimension == "1" and own == 1)
+
     def _goes_along(self, node: ast.expr, own: int) -> bool:
         """Return whether an operand consists only of selected elements and numbers, or belongs to the module."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
             return self._goes_along(node.left, own) and self._goes_along(node.right, own)
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], _COMPARISONS):
+            return self._goes_along(node.left, own) and self._goes_along(node.comparators[0], own)
         if isinstance(node, ast.Call) and not node.keywords:
             owner, _, name = callee(self.scope, node).partition(".")
             receiver = [node.func.value] if owner == "Tensor" and isinstance(node.func, ast.Attribute) else []
@@ -283,6 +337,16 @@ class Chain:
         found = self.reduced.setdefault(call, Reduction(values, name, own))
         found.own = max(found.own, own)
         return -1
+
+
+def _dimension(call: ast.Call, name: str, operands: list[ast.expr]) -> tuple[str, ast.expr | None]:
+    """Return the dimension that a call works along, and the argument for it. It is "" if there are other arguments."""
+    further = [one for one in call.args if one not in operands]
+    places = further + [one.value for one in call.keywords]
+    if not places and name in ("normalize", "cosine_similarity"):
+        return "1", None  # torch's default
+    plain = not (further and name in _BY_KEYWORD) and all(one.arg == "dim" for one in call.keywords)
+    return (ast.unparse(places[0]), places[0]) if len(places) == 1 and plain else ("", None)
 
 
 def is_stable(scope: Scope, read: Selection) -> bool:

@@ -84,6 +84,8 @@ def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
             own, count = max(reached.values()), _count(chain, loss.operands[0])
             changes.append((call, _total(chain, loss.of_each(scope, call), count, loss.reduction, own)))
     changes += [(count, _count(chain, counted)) for count, counted in chain.counts.items()]
+    for call, argument in chain.dimensions.items():
+        changes.append((call, rw.along_last) if argument is None else (argument, rw.number(-1)))
     return changes + _without_mask(chain, protected)
 
 
@@ -169,9 +171,9 @@ def _total(
     if name == "mean":
         values = rw.method(values, "flatten", rw.number(-own)) if own > 1 else values
         values = rw.method(values, "mean", rw.number(-1)) if own else values
-    over = _mask_over(chain, own if name == "sum" else 0)
-    total = rw.method(rw.call(f"{scope.torch}.where", over, values, rw.number(0)), "sum")
-    return total if name == "sum" else rw.operation(total, "/", count)
+    over = _mask_over(chain, 0 if name == "mean" else own)
+    total = rw.method(rw.call(f"{scope.torch}.where", over, values, rw.number(0)), "norm" if name == "norm" else "sum")
+    return rw.operation(total, "/", count) if name == "mean" else total
 
 
 def _count(chain: Chain, values: ast.expr) -> cst.BaseExpression:

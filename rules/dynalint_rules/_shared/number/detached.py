@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from dynalint.rulekit import Refusal, k, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.memory import changed_in_place, is_own, makes_tensor
-from dynalint_rules._code.names import loads, statement_of
+from dynalint_rules._code.names import end_of, loads, only_value, statement_of
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.number.takers import COMPARING, EXTREMES
 from dynalint_rules._shared.text import atom
 
@@ -50,7 +51,7 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
     at_once = compared or (read is not None and _is_used_up(scope, read))
     # Integers have no gradient.
     plain = read is not None and (tensor.dtype in ("bool", "int") or compared)
-    if not tensor.array and not plain and not whole and not _is_detached(scope, source):
+    if not tensor.array and not plain and not whole and not is_detached(scope, source):
         text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(source, scope.function.node)
     # Autograd saves neither of these, so the tensor can be changed as soon as it has been used.
@@ -70,15 +71,27 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
     return Detached(text, tuple(conditions))
 
 
-def _is_detached(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression has no gradient, because every tensor in it starts with `.detach()`."""
+def is_detached(scope: Scope, node: ast.expr) -> bool:
+    """Return whether an expression certainly has no gradient, because it is computed from nothing that has one.
+
+    Tensors of integers and bools have none, and neither has what starts with `.detach()`.
+    """
+    tensor = scope.tensor(node)
+    if tensor is not None and tensor.dtype in ("bool", "int"):
+        return True
+    if isinstance(node, ast.Name):
+        value = only_value(scope, node.id, node)
+        if value is None or end_of(value) > (node.lineno, node.col_offset) or may_change_in_place(scope, node.id):
+            return False
+        return is_detached(scope, value)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        name = callee(scope, node)
         if node.func.attr == "detach":
             return True
-        if not callee(scope, node).startswith(("torch.", "Tensor.")):
+        if not name.startswith(("torch.", "Tensor.")) or name.endswith(".forward"):
             return False
         parts = [*node.args, *(one.value for one in node.keywords)]
-        if not callee(scope, node).startswith("torch.") or not parts:
+        if not name.startswith("torch.") or not parts:
             parts.append(node.func.value)
     elif isinstance(node, ast.BinOp):
         parts = [node.left, node.right]
@@ -86,8 +99,8 @@ def _is_detached(scope: Scope, node: ast.expr) -> bool:
         parts = [node.operand]
     else:
         return False
-    tensors = [one for one in parts if k.may_be_tensor(scope.kind(one))]
-    return bool(tensors) and all(_is_detached(scope, one) for one in tensors)
+    tensors = [one for one in parts if not k.is_number(scope.kind(one))]
+    return bool(tensors) and all(is_detached(scope, one) for one in tensors)
 
 
 def _is_compared(scope: Scope, read: ast.expr) -> bool:

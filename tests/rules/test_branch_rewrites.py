@@ -464,7 +464,7 @@ def test_conditions(body: str, clause: str) -> None:
         ("if x.sum() > 0:\n    x = x + torch.rand_like(x)\nreturn x", "random"),
         ("if x.sum() > 0:\n    x = unknown(x)\nreturn x", "dynalint cannot see what"),
         ("if x.sum() > 0:\n    x = torch.linalg.inv(x)\nreturn x", "for some matrices"),
-        ("if x.sum() > 0:\n    x = x.std() * x\nreturn x", "no finite gradient"),
+        ("if x.sum() > 0:\n    x = torch.xlogy(x, x)\nreturn x", "no finite gradient"),
         ("if x.sum() > 0 and unknown():\n    x = x * 2\nreturn x", "not a tensor"),
         (
             "if flag and x.sum() > 0:\n    x = x * 2\nelse:\n" + "    x = x + y\n" * 11 + "return x",
@@ -1996,3 +1996,45 @@ def test_elements_of_buffers_that_are_not_written_on_every_call(body: str) -> No
     code = WRITES + textwrap.indent(body, " " * 8) + "\n"
     (found,) = StaticView(Case(BranchOnTensor(), Example("x", code)), [BranchOnTensor()]).own
     assert isinstance(found.answer, Declined)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("if x.sum() > 0:\n    x = F.relu(x)\nreturn x", "x = torch.where(x.sum() > 0, F.relu(x), x)"),
+        (
+            "if x.sum() > 0:\n    x = F.elu(x, 1.0, False)\nreturn x",
+            "x = torch.where(x.sum() > 0, F.elu(x, 1.0, False), x)",
+        ),
+        ("n = x.norm()\nif n > 2:\n    x = x * (2 / n)\nreturn x", "x = x * (2 / n.clamp(min=2))"),
+        ("n = x.norm()\nx = x / n * 2.5 if n >= 2.5 else x\nreturn x", "x = x / n.clamp(min=2.5) * 2.5"),
+        ("n = x.norm()\nif 2 < n:\n    x = x / n\nreturn x", "x = torch.where(2 < n, x / n.clamp(min=2), x)"),
+        # A bound of zero, another value on the other side, and a divisor below the bound keep the test.
+        ("n = x.norm()\nif n > 0:\n    x = x * (0 / n)\nreturn x", "torch.where(condition, n, 1)"),
+        ("n = x.norm()\nif n > 2:\n    x = x * (2 / n)\nelse:\n    x = y\nreturn x", "x = torch.where("),
+        ("n = x.norm()\nif n < 2:\n    x = x * (2 / n)\nreturn x", "torch.where(condition, n, 1)"),
+        # A quotient without a gradient that multiplies something with one.
+        (
+            "n = (x > 0).sum()\nif n > 2:\n    x = x * (1.0 / (n - 2))\nreturn x",
+            "1.0 / torch.where(condition, n - 2, 1)",
+        ),
+        ("n = (x > 0).sum()\nif n == 0:\n    n = 1.0\nreturn x / n", "n = torch.where(n == 0, 1.0, n)"),
+    ],
+)
+def test_divisors_and_functions_that_may_work_in_place(body: str, expected: str) -> None:
+    head = HEAD.replace("import torch\n", "import torch\nimport torch.nn.functional as F\n", 1)
+    assert expected in study(body, None, head).fixed
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("if x.sum() > 0:\n    x = F.relu(x, inplace=True)\nreturn x", "in place"),
+        ("if x.sum() > 0:\n    x = F.relu(x, True)\nreturn x", "in place"),
+        ("if x.sum() > 0:\n    x = F.relu(x, flag)\nreturn x", "in place"),
+        ("n = (x > 0).sum()\nif n == 0:\n    n = 1.5\nreturn n", "the number"),
+    ],
+)
+def test_branches_that_may_work_in_place_or_change_the_dtype(body: str, words: str) -> None:
+    head = HEAD.replace("import torch\n", "import torch\nimport torch.nn.functional as F\n", 1)
+    assert words in reason(body, None, head)

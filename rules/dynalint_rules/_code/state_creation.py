@@ -15,7 +15,7 @@ def makers(event: ContainerChange | InplaceChange, project: Project) -> Iterator
     if event.home.type == "attribute" and owner is not None:
         for cls in project.mro(owner):
             yield from (statement for _, statement in cls.stores.get(name, ()))
-            yield from _registered(cls, name)
+            yield from registered(cls, name)
             if name in cls.body:
                 yield cls.body[name]
     bound = event.function.module.bindings.get(name)
@@ -23,7 +23,7 @@ def makers(event: ContainerChange | InplaceChange, project: Project) -> Iterator
         yield from bound
 
 
-def _registered(cls: ClassInfo, name: str) -> Iterator[ast.expr]:
+def registered(cls: ClassInfo, name: str) -> Iterator[ast.expr]:
     """Yield the tensors that a class registers as buffers with this name."""
     for method in cls.methods.values():
         for node in walk(method.node):

@@ -110,12 +110,14 @@ class _Follower(CallFollower):
         if not k.is_number(other):
             self.refuse(choice, node)
         types = {one.type for one in other.members if isinstance(one, k.Value)}
+        before, self.flow.leaves = self.flow.leaves, tuple[str, ...]()  # of the test, for example
         self.climb(choice, "float" if "float" in types else dtype)
         if self.flow.leaves:  # the analysis does not report a test of a value that is only sometimes a tensor
-            shown = self.scope.quote(choice)
             raise Refusal(
-                f"{shown} decides a branch, but it could be a tensor or a number; select with `torch.where` instead"
+                f"{self.scope.quote(choice)} decides a branch, but it could be a tensor or a number; select with "
+                "`torch.where` instead"
             )
+        self.flow.leaves = before
 
     def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
         """Return whether a number is one of the indices into a tensor."""

@@ -2018,7 +2018,7 @@ def test_elements_of_buffers_that_are_not_written_on_every_call(body: str) -> No
             "n = (x > 0).sum()\nif n > 2:\n    x = x * (1.0 / (n - 2))\nreturn x",
             "1.0 / torch.where(condition, n - 2, 1)",
         ),
-        ("n = (x > 0).sum()\nif n == 0:\n    n = 1.0\nreturn x / n", "n = torch.where(n == 0, 1.0, n)"),
+        ("n = (x > 0).sum()\nif n == 0:\n    n = 1.0\nreturn x / n", "n = torch.where(n == 0, 1, n)"),
     ],
 )
 def test_divisors_and_functions_that_may_work_in_place(body: str, expected: str) -> None:
@@ -2029,6 +2029,7 @@ def test_divisors_and_functions_that_may_work_in_place(body: str, expected: str)
 @pytest.mark.parametrize(
     ("body", "words"),
     [
+        ("if x.sum() > 0:\n    x = x / (x.std(0) + 1)\nreturn x", "batch of one"),
         ("if x.sum() > 0:\n    x = F.relu(x, inplace=True)\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = F.relu(x, True)\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = F.relu(x, flag)\nreturn x", "in place"),

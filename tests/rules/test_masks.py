@@ -314,7 +314,7 @@ def test_labels_that_change_after_the_mask_is_made(body: str) -> None:
         # The row's dimension is the last one, whatever the number of dimensions of the mask.
         (
             "m = n > v\nreturn F.cosine_similarity(x[m], 2 * x[m]).mean()",
-            "torch.where(m, F.cosine_similarity(x, 2 * x, dim=-1), 0).sum() / m.sum()",
+            "F.cosine_similarity(torch.where(m[..., None], x, 1), 2 * torch.where(m[..., None], x, 1), dim=-1)",
         ),
         ("m = n > v\nreturn torch.logsumexp(x[m], dim=1).mean()", "torch.where(m, torch.logsumexp(x, dim=-1), 0)"),
         ("m = x > 0\nreturn torch.max(x[m], v[m]).mean()", "torch.where(m, torch.max(x, v), 0).sum() / m.sum()"),

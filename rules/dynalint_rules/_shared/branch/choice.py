@@ -64,7 +64,7 @@ def _chosen(scope: Scope, node: ast.IfExp, flow: NumberFlow) -> tuple[str, list[
         conditions += alias_conditions(scope, sides, name, node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     test = truth.without_dimensions
-    texts = _sides_of(scope, node, test)
+    texts = with_integers(sides, _sides_of(scope, node, test))
     if (found := needs_no_test(scope, tested, (node.body, node.orelse))) is not None:
         text, conditions = texts[found[0]], [*conditions, found[1]]
     else:
@@ -83,6 +83,16 @@ def without_zeros(scope: Scope, values: Sequence[ast.expr], texts: Sequence[str]
         if len(values) == 2 and _is_zeros(scope, value) and not _is_zeros(scope, other):
             shorter[at] = "0" if scope.tensor(other) is not None else texts[at]
     return shorter
+
+
+def with_integers(sides: Sequence[BranchValue], texts: Sequence[str]) -> list[str]:
+    """Return the codes of the values to select between, with an int for `1.0` beside integers, which then stay so."""
+    integral = any(tensor is not None and tensor.dtype == "int" for tensor in (as_tensor(one.kind) for one in sides))
+    values = [one.node.value if isinstance(one.node, ast.Constant) else None for one in sides]
+    return [
+        str(int(value)) if integral and isinstance(value, float) and value.is_integer() else text
+        for value, text in zip(values, texts, strict=True)
+    ]
 
 
 def _is_zeros(scope: Scope, value: ast.expr) -> bool:
@@ -125,7 +135,7 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
 def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:
     """Return the text of an operand that must be harmless where the other branch is selected."""
     text = rendered(scope, one.node, guards, guard)
-    return one.clamped(atom(one.node, text)) if one.least else guard.format(operand=text, safe=one.safe)
+    return one.harmless(atom(one.node, text) if one.least else text, guard)
 
 
 def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:

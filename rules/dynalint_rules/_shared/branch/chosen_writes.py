@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.calls import calls_in_chain
@@ -71,6 +71,11 @@ class _Side:
     def writes(self) -> list[_Write]:
         return [one for one in self.steps if isinstance(one, _Write)]
 
+    def plain(self) -> _Side:
+        """Return the same side with augmented assignments as plain ones."""
+        steps = [replace(one, sign="") if isinstance(one, _Write) else one for one in self.steps]
+        return _Side(steps, self.values)
+
     def target_names(self) -> list[str]:
         return [one.target for one in self.writes()]
 
@@ -96,16 +101,24 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
     if python is not None:
         return None
     effects_of_always(scope, [*one.values, *other.values], statement)
-    writer = _Writer(scope, test, one, other)
+    found = _written(_Writer(scope, test, one, other), run)
+    updates = [step for side in (one, other) for step in side.writes() if step.sign]
+    rounded = [f"`{step.target}` is not more precise than float32" for step in updates if _is_rounded(scope, step)]
+    if not rounded:
+        return found
+    # In bfloat16, adding a number rounds it first, and adding a tensor does not.
+    found = replace(found, conditions=(*dict.fromkeys(rounded), *found.conditions))
+    return replace(found, otherwise=_written(_Writer(scope, test, one.plain(), other.plain()), run))
+
+
+def _written(writer: _Writer, run: Sequence[ast.stmt]) -> Rewrite:
     lines = writer.lines()
-    updates = [(step.target, step.statement) for side in (one, other) for step in side.writes() if step.sign]
     conditions = [
         *writer.conditions,
-        *(f"`{name}` is not more precise than float32" for name, update in updates if _is_rounded(scope, update)),
         NO_RAISE,
         "no code relies on detecting writes that leave a tensor unchanged",
     ]
-    return finished(scope, _TITLE, rw.written(scope.file, (run, lines)), conditions)
+    return finished(writer.scope, _TITLE, rw.written(writer.scope.file, (run, lines)), conditions)
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
@@ -175,9 +188,9 @@ def _is_float(scope: Scope, value: ast.expr) -> bool:
     return k.is_number(kind) and any(getattr(one, "type", "") not in ("bool", "int") for one in kind.members)
 
 
-def _is_rounded(scope: Scope, update: ast.stmt) -> bool:
-    """Return whether an augmented assignment has a number that float32 may not be able to represent."""
-    value = update.value if isinstance(update, ast.AugAssign) else None
+def _is_rounded(scope: Scope, update: _Write) -> bool:
+    """Return whether an update has a number that narrow dtypes may not be able to represent."""
+    value = update.statement.value if isinstance(update.statement, ast.AugAssign) else None
     return value is not None and _is_float(scope, value) and not is_short(scope.kind(value))
 
 
@@ -362,6 +375,9 @@ class _Writer:
     def _updated(self, one: _Write, other: _Write) -> str | None:
         """Return the line for two updates of the same tensor, as in `t += torch.where(test, 1, -1)`, or None."""
         signs = {one.sign, other.sign}
+        values = [side.statement.value for side in (one, other) if isinstance(side.statement, ast.AugAssign)]
+        if len({k.is_number(self.scope.kind(value)) for value in values}) > 1:
+            return None  # the number would be rounded to the tensor's dtype, such as bfloat16 under autocast
         if "" in signs or (len(signs) > 1 and not self._are_added(one, other)):
             return None
         sign = "+" if len(signs) > 1 else one.sign

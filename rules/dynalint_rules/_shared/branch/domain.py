@@ -33,6 +33,7 @@ _ENABLING = frozenset({"enable_grad", "set_grad_enabled"})
 _MARGINS = re.compile(r"(^|_)(eps|epsilon|smooth|smoothing|tiny)(_|\d|$)", re.IGNORECASE)
 _MOST_MARGIN = 0.01
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
+_SPREADS = frozenset({"std", "std_mean"})
 _POWERS = frozenset({"pow", "float_power"})
 # Functions that raise or are not finite at some points, and for which no single value is always safe.
 _HOPELESS = {
@@ -54,9 +55,9 @@ class Guarded:
     safe: str
     least: str = ""
 
-    def clamped(self, text: str) -> str:
-        """Return the code that clamps the operand, of which `text` is the code."""
-        return f"{text}.clamp(min={self.least})"
+    def harmless(self, text: str, guard: str) -> str:
+        """Return the code of the operand clamped or in `guard`, which has the fields `operand` and `safe`."""
+        return f"{text}.clamp(min={self.least})" if self.least else guard.format(operand=text, safe=self.safe)
 
 
 def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
@@ -124,6 +125,10 @@ def _of_call(scope: Scope, node: ast.Call, *, gradients: bool) -> list[Guarded]:
         raise Refusal(
             f"{scope.quote(node)} {_HOPELESS[last]}, so NaN would reach the other branch; protect its argument first"
         )
+    if gradients and last in _SPREADS and _is_along_dimension(node, len(arguments)):
+        raise Refusal(
+            f"{scope.quote(node)} is NaN for a batch of one, which would reach the other branch; use `unbiased=False`"
+        )
     if last in _POWERS and len(arguments) == 2:
         return _of_power(scope, arguments[0], arguments[1])
     if last in _DIVISIONS:
@@ -140,6 +145,15 @@ def _of_call(scope: Scope, node: ast.Call, *, gradients: bool) -> list[Guarded]:
             "its argument first"
         )
     return []
+
+
+def _is_along_dimension(node: ast.Call, arguments: int) -> bool:
+    """Return whether a standard deviation along a dimension divides by one less than the number of elements."""
+    biased = any(
+        one.arg in ("unbiased", "correction") and isinstance(one.value, ast.Constant) and not one.value.value
+        for one in node.keywords
+    )
+    return not biased and (arguments > 1 or any(one.arg in ("dim", "axis") for one in node.keywords))
 
 
 def _is_sigmoid(scope: Scope, node: ast.expr) -> bool:

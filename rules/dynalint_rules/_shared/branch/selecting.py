@@ -48,6 +48,7 @@ from dynalint_rules._shared.branch.choice import (
     refuse_other_sizes,
     rendered,
     require_tensors,
+    with_integers,
     without_zeros,
 )
 from dynalint_rules._shared.branch.counted import needs_no_test
@@ -198,6 +199,7 @@ class Writer:
         else:
             self._require_tensors(sides, name)
             written = [side.node for side in sides if side.node is not None]
+            texts = with_integers(sides, texts)
             texts = without_zeros(scope, written, texts) if len(written) == len(texts) else texts
         self.lines.append(f"{name} = {self._where(texts)}")
 
@@ -301,9 +303,7 @@ class Writer:
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
         """Return the text of an operand. If necessary, it is made harmless where its block is not selected."""
         found = next((one for one in self.guards[index] if one.node is node), None)
-        if found is None:
-            return text
-        return found.clamped(text) if found.least else self._guard(index).format(operand=text, safe=found.safe)
+        return text if found is None else found.harmless(text, self._guard(index))
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """Return the text of an expression in block `index`, with operands harmless where the block is not selected."""

@@ -32,6 +32,7 @@ _PER_ROW = {
 }
 # Those whose next positional argument after the tensors is not the dimension.
 _BY_KEYWORD = frozenset({"norm", "normalize", "cosine_similarity"})
+_SCALING = frozenset({"normalize", "cosine_similarity"})
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete, *_APART)
@@ -55,6 +56,7 @@ class Chain:
     elementwise, `kept` are the values of the names, and `counts` maps expressions that only count selected elements to
     what they count. `direct` maps names of selected elements to the selections that they name. `dimensions` maps calls
     that work along dimension 1, the last one of selected rows, to the argument for it, if there is one.
+    `scales` is true if rows are divided by their norm, whose gradient is NaN for a row of zeros in half precision.
     """
 
     scope: Scope
@@ -70,6 +72,7 @@ class Chain:
     direct: dict[str, Selection] = field(default_factory=dict)
     dimensions: dict[ast.Call, ast.expr | None] = field(default_factory=dict)
     risky: bool = False
+    scales: bool = False
 
     def is_certain(self) -> bool:
         """Return whether the code shows the number of dimensions per mask element, if it matters."""
@@ -98,6 +101,7 @@ class Chain:
         computed = [*self.kept, *self.losses, *(one.values for one in self.reduced.values())]
         try:
             self.risky = any([bool(guarded_operands(scope, value)) for value in computed])  # noqa: C419 - all may raise
+            self.risky |= self.scales
         except Refusal:
             return False
         own = {id(one) for one in walk_function(scope.function.node)}
@@ -306,6 +310,7 @@ class Chain:
         if name not in _PER_ROW or own < 1:
             return False
         dimension, argument = _dimension(call, name, operands)
+        self.scales |= name in _SCALING
         mask = self.scope.tensor(self.read.mask)
         if dimension == "1" and own == 1 and (mask is None or mask.rank != 1):
             self.dimensions[call] = argument

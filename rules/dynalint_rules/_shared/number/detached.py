@@ -42,17 +42,16 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
     if tensor is None:
         raise Refusal(f"{shown} is not always a tensor; handle the other case before this line")
     conditions = [f"{shown} is on the CPU, or on the same device as the tensors that it is combined with"]
+    text, methods = scope.text(source), ""
     if tensor.array:
         # An array has no gradient and is on the CPU.
-        text, conditions = f"{scope.torch}.as_tensor({scope.text(source)})", []
-    else:
-        text = atom(source, scope.text(source))
+        text, conditions = f"{scope.torch}.as_tensor({text})", []
     compared = read is not None and _is_compared(scope, read)  # the result has no gradient
     at_once = compared or (read is not None and _is_used_up(scope, read))
     # Integers have no gradient.
     plain = read is not None and (tensor.dtype in ("bool", "int") or compared)
     if not tensor.array and not plain and not whole and not is_detached(scope, source):
-        text += ".detach()"
+        methods += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(source, scope.function.node)
     # Autograd saves neither of these, so the tensor can be changed as soon as it has been used.
     if not (
@@ -63,12 +62,14 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
         or (whole and tensor.dtype == "float")
     ):
         # A number is a copy. A detached tensor shares memory, so later in-place changes would affect it.
-        text += ".clone()"
+        methods += ".clone()"
     if tensor.rank is None:
         conditions.insert(0, f"{shown} has no dimensions")
     elif tensor.rank > 0:
-        text += ".reshape(())"
-    return Detached(text, tuple(conditions))
+        methods += ".reshape(())"
+    if methods and not tensor.array:
+        text = atom(source, text)
+    return Detached(text + methods, tuple(conditions))
 
 
 def is_detached(scope: Scope, node: ast.expr) -> bool:

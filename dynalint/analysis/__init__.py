@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from dynalint.analysis.index import FunctionInfo
     from dynalint.analysis.installed import Installed
     from dynalint.analysis.project import Project
-    from dynalint.analysis.shown import ShownKinds
     from dynalint.analysis.source import SourceFile, Sources
     from dynalint.analysis.steps import AnalysisFailure, Budgets
 
@@ -23,15 +22,13 @@ class AnalysisOptions:
 
     `roots` determines which code counts as compiled: "modules", "explicit", or a list of "package.module:Name".
     `search` lists additional folders where absolute imports are looked up, and `packages` the folders of installed
-    packages. `rule_options` holds the rules' own settings. `shown` are the kinds of parameters that runs have shown,
-    for parameters whose kinds the source code does not tell.
+    packages. `rule_options` holds the rules' own settings.
     """
 
     roots: str | Sequence[str] = "modules"
     search: Sequence[Path] = ()
     packages: Sequence[Path] = ()
     rule_options: Mapping[str, object] = field(default_factory=dict)
-    shown: ShownKinds = field(default_factory=dict)
 
 
 @dataclass(eq=False)

@@ -19,7 +19,6 @@ from dynalint.analysis.hierarchy import Hierarchy
 from dynalint.analysis.index import FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.namespaces import namespace_roots
-from dynalint.analysis.shown import ShownKinds
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import CHILD_FIELDS
 from dynalint.profiling import charged, count
@@ -32,15 +31,13 @@ _SHARED_FOLDERS = ("site-packages", "dist-packages")
 class Project(Hierarchy):
     """All of a project's code: the checked files and the first-party modules that they import.
 
-    `disk` reads the files. `options` holds the rules' own settings. `shown` are the kinds of parameters that runs have
-    shown.
+    `disk` reads the files. `options` holds the rules' own settings.
     """
 
     checked: list[SourceFile] = field(default_factory=list)
     roots: list[Path] = field(default_factory=list)
     disk: Disk = field(default_factory=Disk)
     options: Mapping[str, object] = field(default_factory=dict)
-    shown: ShownKinds = field(default_factory=dict)
     _by_name: dict[str, ModuleInfo | None] = field(default_factory=dict)
     _texts: dict[Path, bytes] = field(default_factory=dict)
     _kinds: dict[FunctionInfo, Mapping[ast.AST, Kind]] = field(default_factory=dict)

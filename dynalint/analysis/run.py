@@ -87,7 +87,6 @@ def _analyze(
     project = Project.load(
         paths, search=options.search, overrides=overrides, options=options.rule_options, sources=sources
     )
-    project.shown = options.shown
     interpreter = Interpreter(project, lambda name: watched(name) or (name if suggests_eager(name) else None))
     interpreter.installed = Installed(options.packages, project.disk, options.rule_options, watched)
     with charged("interpretation"):

@@ -12,7 +12,6 @@ from dynalint.analysis.documented import documented
 from dynalint.analysis.frame import Environment
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, Unknown, join, widened
-from dynalint.analysis.shown import shown_kind
 
 if TYPE_CHECKING:
     from dynalint.analysis.frame import Engine
@@ -138,8 +137,8 @@ def parameter_kind(interpreter: Engine, function: FunctionInfo, argument: ast.ar
                 interpreter.annotations[argument] = found
             return found
     if default is None or (isinstance(default, ast.Constant) and default.value is None):
-        known = documented(function).get(argument.arg) or shown_kind(interpreter.project.shown, function, argument.arg)
-        if known != UNKNOWN:
+        known = documented(function).get(argument.arg)
+        if known is not None:
             return known if default is None else join(known, k.NONE)
     if default is None:
         return Unknown(argument.arg)

@@ -319,6 +319,11 @@ def test_labels_that_change_after_the_mask_is_made(body: str) -> None:
         ("m = n > v\nreturn torch.logsumexp(x[m], dim=1).mean()", "torch.where(m, torch.logsumexp(x, dim=-1), 0)"),
         ("m = x > 0\nreturn torch.max(x[m], v[m]).mean()", "torch.where(m, torch.max(x, v), 0).sum() / m.sum()"),
         ("m = x > 0\nreturn x[m].norm()", "return torch.where(m, x, 0).norm()"),
+        (
+            "m = n > v\nreturn x[m].mean(dim=0)",
+            "return torch.where(m[..., None], x, 0).flatten(0, -2).sum(0) / m.sum()",
+        ),
+        ("return [x[v == i].sum() for i in range(4)]", "[torch.where(v == i, x, 0).sum() for i in range(4)]"),
         # These numbers are norms, not dimensions, and a second number of `max` is a dimension.
         ("m = n > v\nreturn torch.norm(x[m], 1).mean()", "x[m]"),
         ("m = n > v\nreturn F.normalize(x[m], 1).mean()", "x[m]"),

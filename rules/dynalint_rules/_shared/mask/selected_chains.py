@@ -10,7 +10,7 @@ from dynalint.rulekit import Refusal, k, walk, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.names import loads, parameters, stores
+from dynalint_rules._code.names import lineage, loads, parameters, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import Selection, is_selected, selection_of
 from dynalint_rules._code.sharing import may_change_in_place
@@ -40,11 +40,15 @@ _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.A
 
 @dataclass
 class Reduction:
-    """A call that reduces the selected values to one number. They have `own` dimensions per element of the mask."""
+    """A call that reduces the selected values to one number, or to one row if it goes `over_rows`.
+
+    They have `own` dimensions per element of the mask.
+    """
 
     values: ast.expr
     name: str
     own: int
+    over_rows: bool = False
 
 
 @dataclass
@@ -186,7 +190,7 @@ class Chain:
             return False
         if name in ELEMENTWISE:
             return self._are_rows(call)
-        return name in _PER_ROW and node in operands and _dimension(call, name, operands)[0] in ("-1", "1")
+        return name in _PER_ROW and node in operands and _dimension(call, name, operands)[0] in ("-1", "0", "1")
 
     def _value_around(self, node: ast.expr, statement: ast.stmt | ast.expr) -> ast.expr:
         """Return what a statement assigns that contains `node`: its value, or an item of its tuple."""
@@ -298,6 +302,8 @@ class Chain:
         name, receiver = method.attr, method.value
         if name in ("sum", "mean", "norm") and not call.args and not call.keywords:
             return self._reduce(call, receiver, name, own)
+        if name in ("sum", "mean") and own == 1 and _dimension(call, name, [receiver])[0] == "0":
+            return self._reduce(call, receiver, name, own, over_rows=True)
         if self._is_per_row(call, name, [receiver], own):
             return self._climb(call, statement, own - 1 + _PER_ROW[name])
         if name == "to" and all(is_pure(self.scope, one) for one in call.args) and not call.keywords:
@@ -338,8 +344,8 @@ class Chain:
             return True
         return tensor is not None and (tensor.rank == 0 or (own > 0 and tensor.origin is not None))
 
-    def _reduce(self, call: ast.Call, values: ast.expr, name: str, own: int) -> int:
-        found = self.reduced.setdefault(call, Reduction(values, name, own))
+    def _reduce(self, call: ast.Call, values: ast.expr, name: str, own: int, *, over_rows: bool = False) -> int:
+        found = self.reduced.setdefault(call, Reduction(values, name, own, over_rows))
         found.own = max(found.own, own)
         return -1
 
@@ -364,7 +370,11 @@ def is_stable(scope: Scope, read: Selection) -> bool:
     for one in walk_function(scope.function.node):
         if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load) and ast.unparse(one) in attributes:
             return False
-    for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)}:
+    loops = [part.target for one in lineage(scope, read.node) for part in getattr(one, "generators", ())]
+    bound = {
+        one.id for target in loops for one in walk(target) if isinstance(one, ast.Name)
+    }  # after the read in the code
+    for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)} - bound:
         later = any((one.lineno, one.col_offset) > first for one in stores(scope, name))
         if later or may_change_in_place(scope, name, read.node):
             return False

@@ -75,6 +75,8 @@ def _changes(chain: Chain, protected: bool) -> list[rw.Change]:
         if found.name == "sum" and not found.own and tensor is not None and tensor.dtype == "bool":
             both = rw.operation(_mask_over(chain, 0), "&", values)
             changes.append((call, rw.method(both, "sum")))
+        elif found.over_rows:
+            changes.append((call, _total_row(chain, values, count, found.name)))
         else:
             changes.append((call, _total(chain, values, count, found.name, found.own)))
     for call, (loss, reached) in chain.losses.items():
@@ -173,6 +175,16 @@ def _total(
         values = rw.method(values, "mean", rw.number(-1)) if own else values
     over = _mask_over(chain, 0 if name == "mean" else own)
     total = rw.method(rw.call(f"{scope.torch}.where", over, values, rw.number(0)), "norm" if name == "norm" else "sum")
+    return rw.operation(total, "/", count) if name == "mean" else total
+
+
+def _total_row(chain: Chain, values: cst.BaseExpression, count: cst.BaseExpression, name: str) -> cst.BaseExpression:
+    """Return the sum or mean of the selected rows."""
+    mask = chain.scope.tensor(chain.read.mask)
+    rows: cst.BaseExpression = rw.call(f"{chain.scope.torch}.where", _mask_over(chain, 1), values, rw.number(0))
+    if mask is None or mask.rank != 1:
+        rows = rw.method(rows, "flatten", rw.number(0), rw.number(-2))
+    total = rw.method(rows, "sum", rw.number(0))
     return rw.operation(total, "/", count) if name == "mean" else total
 
 

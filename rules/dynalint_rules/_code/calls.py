@@ -1,4 +1,4 @@
-"""The callee of a call."""
+"""What a call calls, and what the call does to its arguments."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def callee(scope: Scope, node: ast.Call) -> str:
 def may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
     """Return whether a call to a torch function may modify its argument, as `F.relu` does with `inplace=True`."""
     entry = scope.project.api.function(name)
-    modifying = [one for one in entry.overloads if "mutating" in one.flags] if entry is not None else []
-    optional = entry is not None and len(modifying) < len(entry.overloads)
-    return any(not optional or _may_select(overload, call) for overload in modifying)
+    overloads = entry.overloads if entry is not None else ()
+    modifying = [one for one in overloads if "mutating" in one.flags]
+    return len(modifying) == len(overloads) > 0 or any(_may_select(overload, call) for overload in modifying)
 
 
 def _may_select(overload: torch_api.Overload, call: ast.Call) -> bool:
@@ -35,8 +35,8 @@ def _may_select(overload: torch_api.Overload, call: ast.Call) -> bool:
     names = [parameter.name for parameter in overload.parameters or ()]
     if "inplace" not in names or any(isinstance(one, ast.Starred) for one in call.args):
         return True
-    by_position = call.args[names.index("inplace") :][:1]
-    given = [*by_position, *(one.value for one in call.keywords if one.arg in ("inplace", None))]
+    place = names.index("inplace")
+    given = [*call.args[place : place + 1], *(one.value for one in call.keywords if one.arg in ("inplace", None))]
     return any(not (isinstance(one, ast.Constant) and not one.value) for one in given)
 
 

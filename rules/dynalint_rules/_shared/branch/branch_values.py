@@ -216,7 +216,7 @@ def flow_of_sum(scope: Scope, name: str, sides: Sequence[BranchValue], assigned:
     Raises:
         Refusal: If code that runs when nothing was added needs a number or a tensor, or asks which of them it is.
     """
-    _refuse_asked(scope, name)
+    _refuse_asked(scope, name, assigned[0])
     flow = flow_of_numbers(scope, sides, reads_of_number(scope, name, assigned))
     loop = next((one for one in lineage(scope, assigned[0]) if isinstance(one, ast.For)), None)
     if flow.leaves or (flow.edits and not (loop is not None and _surely_runs(scope, loop.iter))):
@@ -224,33 +224,36 @@ def flow_of_sum(scope: Scope, name: str, sides: Sequence[BranchValue], assigned:
     return flow
 
 
-def number_conditions(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
+def number_conditions(scope: Scope, sides: Sequence[BranchValue], head: ast.stmt) -> list[str]:
     """Return the conditions for names that hold a number as long as no branch gives them a tensor.
 
     Raises:
         Refusal: If code asks which of them they hold.
     """
     names = [one.name for one in sides if one.node is None and any(k.is_number(kind) for kind in one.kind.members)]
-    return [condition for name in names if name is not None for condition in start_conditions(scope, name)]
+    return [condition for name in names if name is not None for condition in start_conditions(scope, name, head)]
 
 
-def start_conditions(scope: Scope, name: str) -> list[str]:
-    """Return the conditions for a sum that starts with a number, which nothing may be added to.
+def start_conditions(scope: Scope, name: str, head: ast.stmt) -> list[str]:
+    """Return the conditions for a name that starts with a number, if the branches of `head` may not assign it.
 
     Raises:
         Refusal: If code asks whether something was added.
     """
-    _refuse_asked(scope, name)
+    _refuse_asked(scope, name, head)
     return [f"other code accepts `{name}` as a 0-dim tensor if nothing is added to it"]
 
 
-def _refuse_asked(scope: Scope, name: str) -> None:
-    """Ensure that no code asks whether something was added to a number.
+def _refuse_asked(scope: Scope, name: str, head: ast.stmt) -> None:
+    """Ensure that no code asks whether a number has become a tensor. The test of `head` may compare it with another.
 
     Raises:
         Refusal: If a test reads it, or division by zero may be caught.
     """
+    own = head.test if isinstance(head, ast.If) and isinstance(head.test, ast.Compare) else None
     for read in loads(scope, name):
+        if own is not None and read in (own.left, *own.comparators):
+            continue
         for one in lineage(scope, read):
             test = one.test if isinstance(one, ast.If | ast.IfExp | ast.While | ast.Assert) else None
             caught = isinstance(one, ast.Try) and one.handlers

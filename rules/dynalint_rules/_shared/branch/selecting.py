@@ -223,7 +223,7 @@ class Writer:
         elif tensor is None or (tensor.rank != 0 if whole is None else replaced):
             return None
         elif whole is None:
-            self.conditions += start_conditions(scope, name)
+            self.conditions += start_conditions(scope, name, self.chain.head)
         self.conditions += FOR_TENSORS
         texts = ["0", "0"]
         texts[index] = self._operand(total.right, self._rendered(total.right, index), index)
@@ -241,7 +241,7 @@ class Writer:
         return f"{sign}= {held_together(text)}"
 
     def _require_tensors(self, sides: Sequence[BranchValue], target: str | None) -> None:
-        self.conditions += [*require_tensors(self.scope, sides), *number_conditions(self.scope, sides)]
+        self.conditions += [*require_tensors(self.scope, sides), *number_conditions(self.scope, sides, self.chain.head)]
         refuse_other_sizes(self.scope, sides)
         self.conditions += FOR_TENSORS
         self.conditions += alias_conditions(self.scope, sides, target, self.chain.head)

@@ -232,7 +232,7 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
         if not own or type(operator) not in COMPARISONS:
             raise Refusal(f"{scope.quote(node)} compares more than tensors; test its parts one by one")
         others = [kind for kind in (scope.kind(left), scope.kind(right)) if as_tensor(kind) is None]
-        numbers = numbers and all(k.is_number(kind) for kind in others)
+        numbers = numbers and all(map(_has_no_dimensions, others))
         # Ordering comparisons with a tensor return a tensor or raise. `==` returns False for values that cannot be
         # compared.
         if isinstance(operator, ast.Eq | ast.NotEq) and not numbers:
@@ -245,6 +245,12 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
     effects_of(scope, values[1:])
     conditions = raising_conditions(scope, values[2:])
     return Truth(" & ".join(f"({link})" for link in links), False, scalar, tuple(conditions))
+
+
+def _has_no_dimensions(kind: k.Kind) -> bool:
+    """Return whether a value is a number, or may also be a tensor without dimensions."""
+    tensors = (as_tensor(one) for one in kind.members if not k.is_number(one))
+    return all(tensor is not None and tensor.rank == 0 for tensor in tensors)
 
 
 def _is_scalar(tensors: Iterable[k.Tensor]) -> bool | None:

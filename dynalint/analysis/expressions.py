@@ -177,7 +177,8 @@ def _bin_op(frame: Frame, node: ast.BinOp) -> Kind:
             return UNKNOWN
         frame.note_tensor(node.left, left)
         frame.note_tensor(node.right, right)
-        return k.Tensor(rank=multiplied(left, right))
+        dtypes = {one.dtype if isinstance(one, k.Tensor) else None for one in (left, right)}
+        return k.Tensor(dtypes.pop() if len(dtypes) == 1 else None, multiplied(left, right))
     if isinstance(node.op, ast.Mod) and isinstance(left, k.Value) and left.type == "str":
         values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
         items = right.items if isinstance(right, k.Sequence) and right.items and len(values) > 1 else (right,)

@@ -323,6 +323,9 @@ def test_labels_that_change_after_the_mask_is_made(body: str) -> None:
             "m = n > v\nreturn x[m].mean(dim=0)",
             "return torch.where(m[..., None], x, 0).flatten(0, -2).sum(0) / m.sum()",
         ),
+        # A loop over what is in the data breaks the graph anyway.
+        ("return [x[v == i].sum() for i in torch.unique(v)]", "x[v == i]"),
+        ("for i in v.unique():\n    n = n + x[v == i].sum()\nreturn n", "x[v == i]"),
         ("return [x[v == i].sum() for i in range(4)]", "[torch.where(v == i, x, 0).sum() for i in range(4)]"),
         # These numbers are norms, not dimensions, and a second number of `max` is a dimension.
         ("m = n > v\nreturn torch.norm(x[m], 1).mean()", "x[m]"),

@@ -911,3 +911,23 @@ class Model(nn.Module):
         return poses * int(np.prod(counts))
 """
     assert [one.code for one in check_source("m.py", code)] == codes
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        # float32 beside a sum that may be bfloat16
+        ("x = torch.relu(x.float())\nn = (x > 0).sum().item()\nreturn x.sum() / (n + 1e-6)", "(n + 1e-6).to(x.dtype)"),
+        (
+            "x = torch.relu(x.float() @ t.float())\nn = (x > 0).sum().item()\nreturn x.mean() / (n + 0.5)",
+            ".to(x.dtype)",
+        ),
+        # integers, whose dtype the quotient does not have; a tensor with dimensions, whose dtype stays
+        ("t = t.long()\nn = (x > 0).sum().item()\nreturn t.sum() / (n + 1e-6)", "t.sum() / (n + 1e-6)"),
+        ("n = (x > 0).sum().item()\nreturn x.float() / (n + 1e-6)", "x.float() / (n + 1e-6)"),
+    ],
+)
+def test_a_count_that_divides_keeps_the_dtype(body: str, expected: str) -> None:
+    text = new_code(rewrite(body))
+    assert ".item()" not in text
+    assert expected in text

@@ -69,11 +69,11 @@ def refuse_counted_loops(scope: Scope, node: ast.AST) -> None:
     Raises:
         Refusal: If one does, because it breaks the graph anyway.
     """
-    for loop in lineage(scope, node):
-        over = loop.iter if isinstance(loop, ast.For) else None
+    for loop in (part for one in lineage(scope, node) for part in (one, *getattr(one, "generators", ()))):
+        over = loop.iter if isinstance(loop, ast.For | ast.comprehension) else None
         if isinstance(over, ast.Call) and callee(scope, over) == "builtins.enumerate" and over.args:
             over = over.args[0]
-        value = only_value(scope, over.id, loop) if isinstance(over, ast.Name) else over
+        value = only_value(scope, over.id, over) if isinstance(over, ast.Name) else over
         if over is not None and isinstance(value, ast.Call) and _counts(scope, value):
             raise Refusal(
                 f"the loop over {scope.quote(over)} runs a data-dependent number of times, which breaks the graph; "

@@ -15,7 +15,7 @@ from dynalint.rulekit import Rewrite, Safety, rw, walk
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.names import end_of, has_one_value, is_settled, loads, only_value
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.selection import Selection
+from dynalint_rules._code.selection import Selection, refuse_counted_loops
 from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.mask.selected_chains import Chain, is_stable
 from dynalint_rules._shared.mask.trailing_dimensions import have_one_origin
@@ -31,7 +31,12 @@ _NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
 
 
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
-    """Return the rewrite of all selections with a mask in a function's body, or None if the mask has other uses."""
+    """Return the rewrite of all selections with a mask in a function's body, or None if the mask has other uses.
+
+    Raises:
+        Refusal: If a loop around the selection breaks the graph anyway.
+    """
+    refuse_counted_loops(scope, read.node)
     chain = Chain(scope, read)
     if not is_stable(scope, read) or not chain.follow():
         return None

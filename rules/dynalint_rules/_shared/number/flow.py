@@ -94,15 +94,16 @@ class Follower:
 
         Otherwise, it would decide the dtype of the result, as the quotient of a counter also does.
         """
-        tensor = self.scope.tensor(other)
-        plain = isinstance(other, ast.Name | ast.Attribute) and (
-            isinstance(node, ast.Name | ast.Attribute | ast.Call) or not self.wide
-        )
-        if not (self.converted and dtype == "float" and plain and tensor is not None and tensor.dtype == "float"):
+        tensor, holder = self.scope.tensor(other), _holder_of_dtype(self.scope, other)
+        counted = self.wide and isinstance(node, ast.BinOp)  # float32, as in `count + 1e-6`
+        plain = counted or not self.wide or isinstance(node, ast.Name | ast.Attribute | ast.Call)
+        if holder is None or tensor is None or not (self.converted or counted) or not plain:
+            return
+        if dtype != "float" or tensor.dtype != "float":
             return
         self.flow.widens |= tensor.rank is None
         if tensor.rank == 0 or (tensor.rank is None and self.scope.careful):
-            converted = rw.calling("to", rw.name(f"{ast.unparse(other)}.dtype"))
+            converted = rw.calling("to", rw.name(f"{ast.unparse(holder)}.dtype"))
             if self.mixed is None:
                 self.flow.edits.append((node, converted))
             else:
@@ -135,6 +136,13 @@ class Follower:
         """
         called = callee(self.scope, parent) if isinstance(parent, ast.Call) else ""
         raise Refusal(_why_not(self.scope, parent, node, called))
+
+
+def _holder_of_dtype(scope: Scope, node: ast.expr) -> ast.Name | ast.Attribute | None:
+    """Return a name with the dtype of a tensor: the tensor itself, or what a sum or mean adds up."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value if callee(scope, node) in ("Tensor.sum", "Tensor.mean") and not node.keywords else node
+    return node if isinstance(node, ast.Name | ast.Attribute) else None
 
 
 def _why_not(scope: Scope, parent: ast.AST, node: ast.expr, callee: str) -> str:

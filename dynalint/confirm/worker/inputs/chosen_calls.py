@@ -12,7 +12,7 @@ from typing import Any
 
 from ..dynamo import runs
 from ..dynamo.runs import Call, Maker
-from .variants import options, other_batch, other_ranks
+from .variants import all_options, options, other_batch, other_ranks
 
 REPEATS = 3
 # A call that takes longer, in seconds of processor time, is only repeated once, and is not varied, because every mode
@@ -101,7 +101,7 @@ def choose(
     batch = other_batch(call) if resized or (varied and not slow) else None
     pace = _PACE_IF_ASKED if resized else _PACE
     few = slow or brief
-    others = [] if few else _others(options(function, call), lines)
+    others = [] if few else _with_options(function, call, lines)
     others += _others(other_ranks(call), lines) if guessed and not few else []
     asked = _concerns(reached.union(*(seen for _, seen in others)), spots)
     repeats = [call] * same + (_wider(batch, lines) if asked or (few and resized) else [])
@@ -109,6 +109,16 @@ def choose(
     optional = dict.fromkeys(range(same, len(repeats)), pace)
     optional.update((at, _PACE) for at, (_, is_new) in enumerate(kept, len(repeats)) if not is_new)
     return ChosenCalls(repeats, [other for other, _ in kept], asked, same, optional)
+
+
+def _with_options(
+    function: Callable[..., Any], call: Call, lines: Callable[[Call], Lines | None]
+) -> list[tuple[Call, Lines]]:
+    """Return calls with further arguments, each alone and all together, and the lines that they run."""
+    found = _others(options(function, call), lines)
+    until = time.process_time() + _LOOKING
+    together = all_options(function, call, lambda tried: time.process_time() < until and lines(tried) is not None)
+    return found + _others(([one] for one in together), lines)
 
 
 def _lines(function: Callable[..., Any], watched: Mapping[str, str], tried: Call) -> Lines | None:

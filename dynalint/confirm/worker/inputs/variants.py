@@ -86,6 +86,19 @@ def options(function: Callable[..., Any], call: Call) -> Iterator[Iterable[Call]
             yield _with_tensor(call, parameter)
 
 
+def all_options(function: Callable[..., Any], call: Call, works: Callable[[Call], bool]) -> Iterator[Call]:
+    """Yield calls that set all optional tensors that work together, with different parameters set first.
+
+    For example, a model computes a loss without padding only if it gets both labels and a mask.
+    """
+    tensors = [parameter for parameter in _optional(function, call) if parameter.default is None]
+    for order in (tensors, tensors[::-1]) if len(tensors) > 1 else ():
+        found = call
+        for parameter in order:
+            found = next(filter(works, _with_tensor(found, parameter)), found)
+        yield found
+
+
 def _optional(function: Callable[..., Any], call: Call) -> Iterator[inspect.Parameter]:
     """Yield the parameters that a call does not set, and that are False or may be tensors."""
     args, kwargs = call

@@ -48,6 +48,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
 from ..dynamo.runs import Call
 from ..inputs.targets import BuiltTarget, ProblemError, recorded_subject, subject_of
-from ..inputs.variants import options
+from ..inputs.variants import all_options, options
 from ..process.wire import Reply, Silent
 from ..source.versions import Version
 
@@ -210,7 +211,8 @@ def _fuller_call(original: ComparedVersion, search: InputSearch) -> Call | None:
         return None
     target = fresh(again, training=True)
     with again.version.active(), runs.force_eager():
-        fuller = [call for some in options(target, again.call) for call in some if works(call)]
+        single = [call for some in options(target, again.call) for call in some if works(call)]
+    fuller = chain(single, all_options(target, again.call, works))
     return next((call for call in fuller if reached(call) - usual), None)
 
 

@@ -2013,6 +2013,13 @@ def test_elements_of_buffers_that_are_not_written_on_every_call(body: str) -> No
         ("n = x.norm()\nif n > 0:\n    x = x * (0 / n)\nreturn x", "torch.where(condition, n, 1)"),
         ("n = x.norm()\nif n > 2:\n    x = x * (2 / n)\nelse:\n    x = y\nreturn x", "x = torch.where("),
         ("n = x.norm()\nif n < 2:\n    x = x * (2 / n)\nreturn x", "torch.where(condition, n, 1)"),
+        # Another value of the divisor, of the bound, or of what is divided.
+        (
+            "n = x.norm()\nif n > 9:\n    n = n - 8\n    x = x / n\nreturn x",
+            "x = torch.where(condition, x / torch.where",
+        ),
+        ("n, c = x.norm(), 2.0\nif n > c:\n    c = c / 4\n    x = x / n * c\nreturn x", "x = torch.where(condition, x"),
+        ("n = x.norm()\nif n > 2:\n    x = x + 1\n    x = x * (2 / n)\nreturn x", "torch.where("),
         # A quotient without a gradient that multiplies something with one.
         (
             "n = (x > 0).sum()\nif n > 2:\n    x = x * (1.0 / (n - 2))\nreturn x",
@@ -2030,6 +2037,7 @@ def test_divisors_and_functions_that_may_work_in_place(body: str, expected: str)
     ("body", "words"),
     [
         ("if x.sum() > 0:\n    x = x / (x.std(0) + 1)\nreturn x", "batch of one"),
+        ("if x.sum() > 0:\n    x = x + F.embedding(y.long(), x, max_norm=1.0)\nreturn x", "renormalizes"),
         ("if x.sum() > 0:\n    x = F.relu(x, inplace=True)\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = F.relu(x, True)\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = F.relu(x, flag)\nreturn x", "in place"),

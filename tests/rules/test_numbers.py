@@ -917,7 +917,10 @@ class Model(nn.Module):
     ("body", "expected"),
     [
         # float32 beside a sum that may be bfloat16
-        ("x = torch.relu(x.float())\nn = (x > 0).sum().item()\nreturn x.sum() / (n + 1e-6)", "(n + 1e-6).to(x.dtype)"),
+        (
+            "x = torch.relu(x.float())\nn = (x > 0).sum().item()\nreturn x.sum() / (n + 1e-6)",
+            "(x.sum() / (n + 1e-6)).to(x.dtype)",
+        ),
         (
             "x = torch.relu(x.float() @ t.float())\nn = (x > 0).sum().item()\nreturn x.mean() / (n + 0.5)",
             ".to(x.dtype)",

@@ -187,6 +187,8 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
         raise Refusal(f"{shown} modifies its argument in place; call it without `inplace`")
     if _is_set(node, "out"):
         raise Refusal(f"{shown} writes to `out`; use the return value instead")
+    if any(_is_set(one, "max_norm") for one in (node, *_made(scope, node.func))):
+        raise Refusal(f"{shown} renormalizes its weights in place; call it before the test")
     if isinstance(callee, k.Sequence) and callee.items is None and _INPLACE.search(scope.file.text):
         raise Refusal(f"a layer of {shown} may modify its argument in place; create it without `inplace`")
     for one in _called(callee):

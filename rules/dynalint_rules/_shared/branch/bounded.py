@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.rulekit import k
-from dynalint_rules._code.names import lineage, within
+from dynalint_rules._code.names import lineage, stores, within
 from dynalint_rules._code.scope import Scope, as_tensor
 
 
@@ -20,7 +20,8 @@ def bound_of(scope: Scope, node: ast.expr) -> str:
             body = one.body if isinstance(one.body, list) else [one.body]
             bound = _bound(scope, one.test)
             if bound is not None and ast.dump(bound[0]) == ast.dump(node):
-                return scope.text(bound[1]) if any(within(node, part, scope) for part in body) else ""
+                holds = any(within(node, part, scope) for part in body) and _keeps_both(scope, one, bound)
+                return scope.text(bound[1]) if holds else ""
     return ""
 
 
@@ -30,7 +31,10 @@ def scaled_to_bound(scope: Scope, test: ast.expr, value: ast.expr, other: ast.ex
     The value is the other one times the bound, divided by what the test compares.
     """
     bound = None if scope.careful else _bound(scope, test)
-    if bound is None or not isinstance(value, ast.BinOp):
+    tested = next((one for one in lineage(scope, test) if isinstance(one, ast.If | ast.IfExp)), None)
+    if bound is None or tested is None or not isinstance(value, ast.BinOp) or not _keeps_both(scope, tested, bound):
+        return None
+    if isinstance(other, ast.Name) and _times_assigned(scope, other.id, tested) > 1:
         return None
     compared, least = map(ast.dump, bound)
     kept = ast.dump(other)
@@ -44,6 +48,16 @@ def scaled_to_bound(scope: Scope, test: ast.expr, value: ast.expr, other: ast.ex
         both = sorted(map(ast.dump, factors)) == sorted([kept, least])
         found = isinstance(value.op, ast.Div) and ast.dump(right) == compared and both
     return f"{scope.quote(bound[1])} is not zero" if found else None
+
+
+def _keeps_both(scope: Scope, tested: ast.If | ast.IfExp, bound: tuple[ast.Name, ast.expr]) -> bool:
+    """Return whether the branches give neither a variable nor its bound another value."""
+    names = [one.id for one in bound if isinstance(one, ast.Name)]
+    return all(_times_assigned(scope, name, tested) == 0 for name in names)
+
+
+def _times_assigned(scope: Scope, name: str, tested: ast.If | ast.IfExp) -> int:
+    return sum(within(store, tested, scope) for store in stores(scope, name))
 
 
 def _bound(scope: Scope, test: ast.expr) -> tuple[ast.Name, ast.expr] | None:

@@ -105,7 +105,8 @@ class Follower:
         if tensor.rank == 0 or (tensor.rank is None and self.scope.careful):
             converted = rw.calling("to", rw.name(f"{ast.unparse(holder)}.dtype"))
             if self.mixed is None:
-                self.flow.edits.append((node, converted))
+                # A count may be larger than any float16, but the quotient by it is not.
+                self.flow.edits.append((operation if counted else node, converted))
             else:
                 self.mixed.append((operation, converted))
 

@@ -176,7 +176,7 @@ class Chain:
         return own or int(not is_certain(self.scope, one.source, one.mask) and self._are_rows(one.node))
 
     def _are_rows(self, node: ast.expr) -> bool:
-        """Return whether code works along the last dimension of selected elements, which shows that they have one."""
+        """Return whether code works along a dimension of selected elements, which shows that they are rows."""
         parent = self.scope.parents[node]
         called = self._method_of(node)
         if isinstance(parent, ast.BinOp | ast.UnaryOp):
@@ -371,9 +371,8 @@ def is_stable(scope: Scope, read: Selection) -> bool:
         if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load) and ast.unparse(one) in attributes:
             return False
     loops = [part.target for one in lineage(scope, read.node) for part in getattr(one, "generators", ())]
-    bound = {
-        one.id for target in loops for one in walk(target) if isinstance(one, ast.Name)
-    }  # after the read in the code
+    # The names of a comprehension are bound before the read, although they come after it in the code.
+    bound = {one.id for target in loops for one in walk(target) if isinstance(one, ast.Name)}
     for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)} - bound:
         later = any((one.lineno, one.col_offset) > first for one in stores(scope, name))
         if later or may_change_in_place(scope, name, read.node):

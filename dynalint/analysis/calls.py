@@ -57,7 +57,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
     args, keywords, unpacked = _arguments(frame, node)
     starred = bool(unpacked)
     note_hook(frame, node, args)
-    if isinstance(callee, (k.External, k.Object, k.Method)) and args:
+    if args:
         note_arguments(frame, node, callee, args)
     if isinstance(callee, k.Unknown) and isinstance(node.func, ast.Attribute):
         note_masks(frame, keywords)
@@ -346,6 +346,6 @@ def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Ca
         is_layer = all(isinstance(one, k.Object) for one in module.members)
         repeated = callee.items is None and not is_layer
         frame.loop += repeated
-        current = apply(frame, module, given, {}, node if is_layer else None, starred=False)
+        current = apply(frame, module, given, {}, node if is_layer or index == 0 else None, starred=False)
         frame.loop -= repeated
     return current

@@ -27,6 +27,8 @@ from dynalint.analysis.usage import is_of_tensor, shows_input
 
 # Expressions that only exist in newer Python releases or inside other expressions.
 _NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
+# Methods of tensors and modules, and hardly anything else.
+_CASTING = ("float", "half", "double", "bfloat16")
 # Methods that only recurrent layers have.
 _OF_RECURRENT_LAYERS = ("flatten_parameters",)
 _COMPREHENSIONS = ByType({ast.ListComp: "list", ast.SetComp: "set", ast.GeneratorExp: "generator"})
@@ -156,14 +158,17 @@ def _unary_op(frame: Frame, node: ast.UnaryOp) -> Kind:
 
 
 def _operand(frame: Frame, node: ast.BinOp, side: ast.expr) -> Kind:
-    """Evaluate one side of an arithmetic operation. Only tensors and arrays support `x[1:] - x[:-1]`."""
+    """Evaluate one side of an arithmetic operation. `x[1:] - x[:-1]` and `x.float() - 1` show that `x` is a tensor."""
     kind = evaluate(frame, side)
-    sliced = isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Slice)
-    if sliced and isinstance(kind, k.Unknown) and isinstance(node.op, (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)):
-        assert isinstance(side, ast.Subscript)
-        frame.note_tensor(side.value, evaluate(frame, side.value))
-        return k.TENSOR
-    return kind
+    shown: ast.expr | None = None
+    if isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Slice):
+        shown = side.value if isinstance(node.op, (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)) else None
+    elif isinstance(side, ast.Call) and isinstance(side.func, ast.Attribute) and side.func.attr in _CASTING:
+        shown = None if side.args or side.keywords else side.func.value
+    if shown is None or not isinstance(kind, k.Unknown):
+        return kind
+    frame.note_tensor(shown, evaluate(frame, shown))
+    return k.TENSOR
 
 
 @evaluates(ast.BinOp)

@@ -40,6 +40,7 @@ _NUMPY_MAKERS = frozenset(
     "stack tile transpose tri unique vstack zeros".split()
 )
 _NUMPY_RANGES = frozenset({"arange", "geomspace", "linspace", "logspace"})
+_NUMPY_COPIES = frozenset("array asarray cumprod cumsum flip roll sort".split())
 # The legacy constructors `torch.LongTensor(...)`, `torch.cuda.LongTensor(...)` and `torch.Tensor(...)`, by the dtype
 # that they create.
 _LEGACY_DTYPES: dict[DType, str] = {
@@ -311,13 +312,21 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
         return k.Tensor("float", 0, array=True, foreseen=True)
     if last in _NUMPY_QUESTIONS and args and foreseen:
         return k.Tensor("bool", 0, array=True, foreseen=True)
+    rank = _rank_of_copied(args) if last in _NUMPY_COPIES and "axis" not in keywords else None
     if tensors_in(args):
-        return _numpy_of_arrays(name, args)
+        return _numpy_of_arrays(name, args, rank)
     if last in _NUMPY_REDUCTIONS and len(args) == 1 and "axis" not in keywords:
         return k.Tensor(None, 0, array=True, foreseen=not _has_several(args[0]))
     if last not in _NUMPY_MAKERS:
         return UNKNOWN
-    return k.Tensor(rank=1 if last in _NUMPY_RANGES else None, array=True)
+    return k.Tensor(rank=1 if last in _NUMPY_RANGES else rank, array=True)
+
+
+def _rank_of_copied(args: list[Kind]) -> int | None:
+    """Return the rank of a NumPy array made from an array of rank 1, or from a list of numbers."""
+    given = args[0] if args else UNKNOWN
+    is_flat = isinstance(given, k.Sequence) and given.type in ("list", "tuple") and k.is_number(given.element)
+    return 1 if is_flat or (isinstance(given, k.Tensor) and given.rank == 1) else None
 
 
 def _has_several(kind: Kind) -> bool:
@@ -331,11 +340,11 @@ def _is_of_several(given: k.Sequence) -> bool:
     return is_open or given.type == "torch.Size" or len(given.items or ()) > 1
 
 
-def _numpy_of_arrays(name: str, args: list[Kind]) -> Kind:
+def _numpy_of_arrays(name: str, args: list[Kind], rank: int | None) -> Kind:
     """Return the result of a NumPy function on arrays, if Dynamo traces it as the torch function with the same name."""
     last = name.rpartition(".")[2]
     entry = torch_api.function(f"torch.{last}")
     kind = k.TENSOR if entry is None else torch_call(entry, None, args, {}, starred=False)
     if isinstance(kind, k.Sequence) and last in ("where", "nonzero"):
         return k.Sequence("tuple", k.Tensor("int", array=True))
-    return k.Tensor(kind.dtype if isinstance(kind, k.Tensor) else None, array=True)
+    return k.Tensor(kind.dtype if isinstance(kind, k.Tensor) else None, rank, array=True)

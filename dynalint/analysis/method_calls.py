@@ -110,8 +110,8 @@ def tensor_method(
     entry = frame.interpreter.project.api.method(name)
     if name == "tolist":
         result: Kind = _as_list(receiver)
-    elif name == "astype":
-        result = k.Tensor(rank=receiver.rank, array=True)
+    elif name in ("astype", "copy"):  # only arrays have these
+        result = k.Tensor(receiver.dtype if name == "copy" else None, receiver.rank, array=True)
     else:
         result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
     if receiver.array and isinstance(result, k.Tensor):

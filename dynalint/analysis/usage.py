@@ -12,6 +12,7 @@ from functools import cache
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.dispatch import evaluate
+from dynalint.analysis.externals import SEQUENTIAL
 from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.members import member
@@ -30,7 +31,7 @@ _OF_LAYERS = frozenset(("log_softmax", "norm", "prelu", "relu", "sigmoid", "soft
 # Methods that return a size on any object.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
 # These methods return the kind of their receiver, whether it is a tensor or a module.
-_CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
+_CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone", "requires_grad_")
 # These methods of dicts return views of the values.
 _LISTING = ("items", "values")
 _CONVERSIONS = ("builtins.int", "builtins.float")
@@ -142,26 +143,67 @@ def note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind])
         if isinstance(callee, k.External) and callee.name.startswith("torch.") and node.args:
             _note_elements(frame, callee.name, node.args[0])
         return
-    api = frame.interpreter.project.api
-    if isinstance(callee, k.Object):
-        cls = api.torch_class(callee.type)
-        entry = cls.call if cls is not None and cls.is_module else None
-    elif isinstance(callee, k.External):
-        entry = api.function(callee.name) if callee.name.startswith("torch.") else None
-    else:
-        assert isinstance(callee, k.Method)
-        entry = api.method(callee.name) if isinstance(callee.receiver, k.Tensor) else None
-    if entry is None:
+    entries = _entries(frame, callee)
+    if isinstance(callee, k.External) and _is_operand_taker(callee.name, args):
+        for value, kind in zip(node.args, args, strict=False):
+            frame.note_tensor(value, kind)
+    if not entries or None in entries:
         return
     for position, (value, kind) in enumerate(zip(node.args, args, strict=False)):
         if isinstance(value, ast.Starred):
             return
-        if isinstance(kind, k.Unknown) and _takes_only_tensors(entry, position, isinstance(callee, k.Object)):
+        if isinstance(kind, k.Unknown) and all(_takes_only_tensors(*one, position) for one in entries if one):
             frame.note_tensor(value, kind)
 
 
+def _is_operand_taker(name: str, args: list[Kind]) -> bool:
+    """Return whether a function takes tensors and a text that describes their dimensions."""
+    if name in ("torch.einsum", "torch.functional.einsum"):
+        return _is_text(args[0])
+    return name in ("einops.rearrange", "einops.reduce", "einops.repeat") and len(args) > 1 and _is_text(args[1])
+
+
+def _is_text(kind: Kind) -> bool:
+    return isinstance(kind, k.Value) and kind.type == "str"
+
+
+def _entries(frame: Frame, callee: Kind) -> list[tuple[ApiEntry, bool] | None]:
+    """Return what torch's data says about each thing that may be called, and whether it is a layer.
+
+    Of an `nn.Sequential`, the first layer is called with the arguments.
+    """
+    api = frame.interpreter.project.api
+    found: list[tuple[ApiEntry, bool] | None] = []
+    for one in callee.members:
+        entry = None
+        if isinstance(one, k.Sequence) and one.type == SEQUENTIAL:
+            found += _entries(frame, one.items[0] if one.items else one.element)
+            continue
+        if isinstance(one, k.Object):
+            cls = api.torch_class(one.type)
+            entry = cls.call if cls is not None and cls.is_module else None
+        elif isinstance(one, k.External):
+            entry = api.function(one.name) if one.name.startswith("torch.") else None
+        elif isinstance(one, k.Method):
+            entry = api.method(one.name) if isinstance(one.receiver, k.Tensor) else None
+        elif isinstance(one, k.Instance):
+            entry = _inherited_call(frame, one)
+        found.append(None if entry is None else (entry, isinstance(one, (k.Object, k.Instance))))
+    return found
+
+
+def _inherited_call(frame: Frame, module: k.Instance) -> ApiEntry | None:
+    """Return what torch's data says about calling a project class that has the `forward` of a torch layer."""
+    project = frame.interpreter.project
+    if any(project.find_method(module.cls, name) is not None for name in ("forward", "__call__")):
+        return None
+    classes = [project.api.torch_class(base) for base in project.lineage(module.cls)[1]]
+    layers = [one for one in classes if one is not None and one.name not in ("torch.nn.Module", SEQUENTIAL)]
+    return layers[0].call if layers and layers[0].is_module else None
+
+
 @cache
-def _takes_only_tensors(entry: ApiEntry, position: int, is_layer: bool) -> bool:
+def _takes_only_tensors(entry: ApiEntry, is_layer: bool, position: int) -> bool:
     """Return whether every overload of a torch function requires a tensor at this position."""
     if is_layer and position == 0:
         return True

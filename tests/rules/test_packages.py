@@ -326,3 +326,28 @@ class Model(nn.Module):
 """
     found = [one for one in dynalint.check_source("m.py", code) if one.code == "DYN712"]
     assert {(one.line, one.gb) for one in found} == {(14, ("GB0007",)), (15, ("GB0170",))}
+
+
+def test_call_of_a_class_whose_base_is_in_a_skipped_package() -> None:
+    code = """\
+import networkx
+import torch
+from torch import nn
+
+
+class Graph(networkx.DiGraph, nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x + 1
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.graph = Graph()
+
+    def forward(self, x: torch.Tensor):
+        networkx.topological_sort(self.graph)
+        return self.graph(x)
+"""
+    found = [one for one in dynalint.check_source("m.py", code) if one.code == "DYN712"]
+    assert [one.line for one in found] == [17]

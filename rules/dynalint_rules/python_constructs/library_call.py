@@ -149,7 +149,8 @@ def _followed(event: InstalledCall, project: Project) -> Violation | None:
 
 def _skipped(event: Call) -> Violation | None:
     """Return the violation for a call to a package that Dynamo skips as a whole."""
-    if event.callee.endswith(".__instancecheck__"):
+    own = event.callee.endswith(".__call__") and isinstance(event.receiver, k.Instance)  # its class defines the call
+    if own or event.callee.endswith(".__instancecheck__"):
         return None
     package = event.callee.partition(".")[0]
     return Violation(

@@ -112,22 +112,31 @@ def _is_leaf(node: ast.expr, function: FunctionInfo, project: Project, seen: tup
         is_method = isinstance(made, k.Method) and isinstance(made.receiver, k.Tensor)
         given = [node.func.value, *node.args, *(keyword.value for keyword in node.keywords)]
         return node.func.attr == "detach" or (is_method and _is_computed(given, function, project, seen))
-    if isinstance(node, ast.Attribute):
-        return node.attr == "data"
+    if isinstance(node, ast.Attribute) and node.attr == "data":
+        return True
     if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.List, ast.Tuple)):
         return _is_computed([*ast.iter_child_nodes(node)], function, project, seen)
     if isinstance(node, ast.Subscript):
         return _is_leaf(node.value, function, project, seen)
-    if not isinstance(node, ast.Name):
+    if not isinstance(node, (ast.Name, ast.Attribute)):
         return False
-    named = [one for one in walk(function.node) if isinstance(one, ast.Name) and one.id == node.id]
-    stores = [one for one in named if isinstance(one.ctx, ast.Store) and one.lineno < node.lineno]
+    stores = [one for one in _stores(ast.unparse(node), function) if one.lineno < node.lineno]
     if stores:
         parent = project.parents(function).get(max(stores, key=lambda one: one.lineno))
         return isinstance(parent, ast.Assign) and _is_leaf(parent.value, function, project, seen)
-    if not any(isinstance(one, ast.arg) and one.arg == node.id for one in walk(function.node)):
+    name = node.id if isinstance(node, ast.Name) else ""
+    if not any(isinstance(one, ast.arg) and one.arg == name for one in walk(function.node)):
         return False
-    return function.caller is None or _is_handed_a_leaf(function, node.id, project, seen)
+    return function.caller is None or _is_handed_a_leaf(function, name, project, seen)
+
+
+def _stores(text: str, function: FunctionInfo) -> list[ast.Name | ast.Attribute]:
+    """Return where a function assigns the variable or attribute with this text."""
+    return [
+        one
+        for one in walk(function.node)
+        if isinstance(one, (ast.Name, ast.Attribute)) and isinstance(one.ctx, ast.Store) and ast.unparse(one) == text
+    ]
 
 
 def _is_computed(

@@ -12,10 +12,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,27 @@ def dynalint(
             file.seek(0)
         (reads, out), (reads_too, err) = os.pipe(), os.pipe()
         texts = pool.map(_read, (reads, reads_too))
-        code = _forker().run((asked.fileno(), stdin.fileno(), out, err), timeout)
+        process = _forker().start((asked.fileno(), stdin.fileno(), out, err))
+        os.close(out)
+        os.close(err)
+        code = _forker().end(process, timeout)
         return subprocess.CompletedProcess(arguments, code, *texts)
+
+
+@contextmanager
+def connected(arguments: Sequence[str], folder: Path) -> Iterator[tuple[socket.socket, Callable[[], int]]]:
+    """Start `dynalint ARGUMENTS...` with a socket as its standard streams, and wait for its end by calling what is given.
+
+    No other command can run before that.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, tempfile.TemporaryFile() as asked:
+        request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(os.environ)}
+        asked.write(json.dumps(request).encode())
+        asked.seek(0)
+        with theirs:
+            process = _forker().start((asked.fileno(), *[theirs.fileno()] * 3))
+        yield ours, partial(_forker().end, process, 240)
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
@@ -65,15 +84,13 @@ class _Forker:
             command = [sys.executable, __file__, str(other.fileno())]
             subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
 
-    def run(self, files: Sequence[int], timeout: float) -> int:
-        """Run the command that the first file describes, with the others as its standard streams.
-
-        The two that it writes to are closed here.
-        """
+    def start(self, files: Sequence[int]) -> int:
+        """Start the command that the first file describes, with the others as its standard streams, and return its id."""
         socket.send_fds(self._channel, [b"."], files)
-        for file in files[2:]:
-            os.close(file)
-        process = self._number()
+        return self._number()
+
+    def end(self, process: int, timeout: float) -> int:
+        """Wait for the command that was started, and return its exit code."""
         self._channel.settimeout(timeout)
         try:
             return self._number()
@@ -143,6 +160,7 @@ def _import() -> None:
     import dynalint.engine
     import dynalint.fix
     import dynalint.rewriting.changed
+    import dynalint.server.server
     from dynalint.caching.stamp import stamp
     from dynalint.report import Report, Style, render
     from dynalint.rules import all_rules

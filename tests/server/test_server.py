@@ -6,15 +6,18 @@ import asyncio
 import json
 import re
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lsprotocol import types
+from pygls.io_ import run_async
 from pygls.lsp.client import LanguageClient
 
 from dynalint.config import Settings
+from tests import forking
 
 MODEL = """\
 import torch
@@ -127,25 +130,27 @@ def drive(
         def refreshed(_: None) -> None:
             editor.refreshed.put_nowait(None)
 
-        await client.start_io(sys.executable, "-m", "dynalint", "server")
-        try:
-            await client.initialize_async(
-                types.InitializeParams(
-                    capabilities or types.ClientCapabilities(),
-                    workspace_folders=[types.WorkspaceFolder(folder.as_uri(), "work")],
-                    initialization_options=options or None,
+        with forking.connected(["server"], folder) as (channel, ended):
+            reader, writer = await asyncio.open_connection(sock=channel)
+            client.protocol.set_writer(writer)
+            listening = asyncio.create_task(run_async(threading.Event(), reader, client.protocol))
+            try:
+                await client.initialize_async(
+                    types.InitializeParams(
+                        capabilities or types.ClientCapabilities(),
+                        workspace_folders=[types.WorkspaceFolder(folder.as_uri(), "work")],
+                        initialization_options=options or None,
+                    )
                 )
-            )
-            client.initialized(types.InitializedParams())
-            await asyncio.wait_for(session(editor), LIMIT)
-            await asyncio.wait_for(client.shutdown_async(None), LIMIT)
-        finally:
-            client.exit(None)
-            server = client._server  # pygls tells only here how the server ended
-            assert server is not None
-            code = await asyncio.wait_for(server.wait(), LIMIT)
-            await asyncio.wait_for(client.stop(), LIMIT)
-        assert code == 0
+                client.initialized(types.InitializedParams())
+                await asyncio.wait_for(session(editor), LIMIT)
+                await asyncio.wait_for(client.shutdown_async(None), LIMIT)
+            finally:
+                client.exit(None)
+                code = await asyncio.wait_for(asyncio.to_thread(ended), LIMIT)
+                writer.close()
+                await asyncio.wait_for(listening, LIMIT)
+            assert code == 0
 
     asyncio.run(run())
 

@@ -708,6 +708,21 @@ def test_a_counter_in_a_buffer_is_equal_to_its_number(prove: Prove) -> None:
     assert verification.detail.endswith("one graph")
 
 
+def test_a_count_is_taken_to_what_the_code_counts_to(prove: Prove) -> None:
+    edits = (
+        ("self.n = 0", 'self.register_buffer("n", torch.tensor(0), persistent=False)'),
+        ("self.n += 1", "self.n = self.n + 1"),
+    )
+    body = "self.n += 1\nif self.n % 500 == 0:\n    h = h * 2"
+    right = ("if self.n % 500 == 0:\n    h = h * 2", "h = torch.where(self.n % 500 == 0, h * 2, h)")
+    good = prove(model(body), *edits, right, category="recompile")
+    assert good.outcome == "proven", good
+    wrong = (right[0], right[1].replace("h * 2", "h * 3"))
+    bad = prove(model(body), *edits, wrong, category="recompile")
+    assert bad.outcome == "refuted", bad
+    assert "with counts at 498" in bad.detail
+
+
 def test_two_calls_come_before_one_backward_pass(prove: Prove) -> None:
     """What the first call keeps for its gradient is the buffer itself, which the second one changes."""
     body = "with torch.no_grad():\n    self.seen.add_(1)\nh = h * self.seen.item()"

@@ -17,7 +17,7 @@ from .observing import Observation, attempt, hearing_all_logs
 from .other_builds import builds_of
 from .pairs import ComparedVersion, NotMadeError, ObservedDifference, Pair, fresh, state_tensors
 from .reached_code import InputSearch, Side
-from .states import ALWAYS, HALF, MORE_STATES, PRECISIONS, STATES, StateVariation, built_otherwise
+from .states import ALWAYS, HALF, MORE_STATES, PRECISIONS, STATES, StateVariation, built_otherwise, counted_to
 from .trials import (
     ALIKE,
     BASE,
@@ -200,6 +200,7 @@ def _scenes(
     yield from both(lambda: search.thinned((*USUAL, *BATCHES, ALIKE)))
     endless = random_trials()
     search.begin()
+    yield from _counted(one, other, equality, search)
     yield from both(lambda: search.thinned(islice(endless, _LEAST_DRAWN)))
     yield from (_Scene(Pair(one, other, equality, training=True), [twice], True, tells=False) for twice in TWICE)
     yield from _other_states(one, other, equality, search)
@@ -232,6 +233,15 @@ def _in_other_precisions(
         wanted = replace(fine if precision.dtype is torch.float64 else coarse, converted=equality.practical)
         pair = Pair(one, other, wanted, training=True, change=precision)
         yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
+
+
+def _counted(one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch) -> Iterator[_Scene]:
+    """Yield calls with counters set close to the limits that the code compares them with."""
+    for limit, training in product(search.limits, (True, False)):
+        if search.goes_on():
+            change = counted_to(limit - 2)
+            pair = Pair(one, other, equality, training=training, change=change)
+            yield _Scene(pair, [BASE] * _REPEATS, training, change)
 
 
 def _last_scenes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,6 +81,8 @@ class Pair:
         self._build = None if change is None else change.build
         self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
         _level(*self._functions, change)
+        if change is not None and change.count is not None:
+            _count_from(*self._functions, equality.numbers, change.count)
         self._modes = [_modes(function) for function in self._functions]
 
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
@@ -200,6 +202,17 @@ def _set_otherwise(function: Any, change: StateVariation | None) -> None:
         _turn_flags(function)
     if change is not None and change.dtype is not None and isinstance(owner, nn.Module):
         owner.to(change.dtype)
+
+
+def _count_from(one: Any, other: Any, names: Collection[str], count: int) -> None:
+    """Set the counters with these names to `count`. They are ints in the first callable and tensors in the second."""
+    for (_, module), (_, counterpart) in zip(modules_of(one), modules_of(other), strict=False):
+        for name in names:
+            tensor = counterpart._buffers.get(name)  # noqa: SLF001 - an attribute of this name may be a property
+            if type(vars(module).get(name)) is int and tensor is not None:
+                setattr(module, name, count)
+                with torch.no_grad():
+                    tensor.fill_(count)
 
 
 def _turn_flags(function: Any) -> None:

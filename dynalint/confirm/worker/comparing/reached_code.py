@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import math
@@ -16,6 +17,8 @@ from .trials import Trial, is_left_out
 MARK = "__dynalint_side__"
 _ALWAYS_COMPARED = 2
 _STEPS_IN_ANY_CASE = 100
+_MOST_LIMITS = 10
+
 Side = tuple[int, "bool | None"]
 
 
@@ -56,7 +59,7 @@ class Marks:
 class InputSearch:
     """Searches for inputs until everything in `wanted` has run or `seconds` of processor time are used up.
 
-    Trials named in `left_out` are skipped. If `half` is true, half precision is tried too, and if `ranks` is true,
+    Counters are set close to `limits`, and trials named in `left_out` are skipped. If `half` is true, half precision is tried too, and if `ranks` is true,
     other numbers of dimensions. Because processor time is measured, the search gets equally far on a busy machine.
     Trials that always run may take twice as long before they are thinned out.
     """
@@ -66,6 +69,7 @@ class InputSearch:
     seconds: float
     left_out: frozenset[str] = frozenset()
     half: bool = False
+    limits: tuple[int, ...] = ()
     ranks: bool = False
     _met: set[tuple[Side, Side]] = field(default_factory=set, init=False)
     _end: float = field(default=0.0, init=False)
@@ -163,3 +167,17 @@ class InputSearch:
                 yield from skipped
                 yield trial
             skipped.clear()
+
+
+def limits_of(texts: Iterable[str]) -> tuple[int, ...]:
+    """Return the integers in comparisons in marked functions, because a counter may be compared with them."""
+    functions = (
+        node
+        for text in texts
+        if MARK in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and MARK in ast.dump(node)
+    )
+    compared = (node for function in functions for node in ast.walk(function) if isinstance(node, ast.Compare))
+    numbers = (one.value for node in compared for one in ast.walk(node) if isinstance(one, ast.Constant))
+    return tuple(sorted({one for one in numbers if type(one) is int and one > 1}))[:_MOST_LIMITS]

@@ -16,7 +16,7 @@ class StateVariation:
     """A change to all parameters and buffers, with a name and a function for each kind of tensor.
 
     `flags` inverts bool attributes. `build` changes a constructor argument. `dtype` casts floating-point tensors,
-    including inputs. `autocast` makes calls run under `torch.autocast`.
+    including inputs. `autocast` makes calls run under `torch.autocast`. Counters of calls start at `count`.
     """
 
     name: str
@@ -28,6 +28,7 @@ class StateVariation:
     build: Build | None = None
     dtype: torch.dtype | None = None
     autocast: bool = False
+    count: int | None = None
 
     def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return the changed tensor, with the same dtype and device."""
@@ -41,6 +42,11 @@ class StateVariation:
 def built_otherwise(build: Build) -> StateVariation:
     """Return the state of a different build."""
     return StateVariation(build.words, same, _as_it_is, _as_it_is, build=build)
+
+
+def counted_to(count: int) -> StateVariation:
+    """Return the state in which counters have the value `count`."""
+    return StateVariation(f"counts at {count}", same, _as_it_is, _as_it_is, count=count)
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:

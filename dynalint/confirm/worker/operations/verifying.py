@@ -58,7 +58,7 @@ from ..comparing.differences import Equality
 from ..comparing.lockstep import Findings, run_side_by_side, try_out
 from ..comparing.observing import attempt
 from ..comparing.pairs import ComparedVersion, ObservedDifference, alike, fresh, takes_gradients
-from ..comparing.reached_code import MARK, InputSearch, Marks, Side
+from ..comparing.reached_code import MARK, InputSearch, Marks, Side, limits_of
 from ..comparing.trials import BASE, Trial
 from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
@@ -221,9 +221,9 @@ def _called(subject: ComparedVersion, call: Call) -> ComparedVersion:
 
 
 def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -> InputSearch:
-    return InputSearch(
-        marks, wanted, float(request["search_seconds"]), frozenset(request["left_out"]), half=request["half"]
-    )
+    seconds, left_out = float(request["search_seconds"]), frozenset(request["left_out"])
+    limits = limits_of(request["marked"].values()) if request["numbers"] else ()
+    return InputSearch(marks, wanted, seconds, left_out, request["half"], limits)
 
 
 def _asks_too_much(request: Mapping[str, Any], original: ComparedVersion, found: Findings) -> bool:

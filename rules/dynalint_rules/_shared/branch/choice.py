@@ -9,6 +9,7 @@ from dynalint.rulekit import Refusal, Replacement, Rewrite, Safety, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
+from dynalint_rules._code.given import given_tensor, is_required
 from dynalint_rules._code.names import loads
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.blocks import parts_of_test
@@ -147,7 +148,7 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     Raises:
         Refusal: If a value is not a tensor, or all values are unknown.
     """
-    certain = any(as_tensor(side.kind) is not None for side in sides)
+    certain = any(as_tensor(side.kind) is not None or _given(scope, side) for side in sides)
     conditions: list[str] = []
     for side in sides:
         if as_tensor(side.kind) is not None:
@@ -158,10 +159,21 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
         if numbers and scalars and any(_takes_numbers(scope, other, numbers) for other in sides):
             conditions.append(f"{_shown(scope, side)} may be a tensor without dimensions")
             continue
-        if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or _divides(side):
+        if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed:
             raise Refusal(_why_no_tensor(scope, side))
-        conditions.append(f"{_shown(scope, side)} is a tensor")
+        given = _given(scope, side)
+        if given is None and _divides(side):
+            raise Refusal(_why_no_tensor(scope, side))
+        conditions.append(f"{f'`{given}`' if given else _shown(scope, side)} is a tensor")
     return conditions
+
+
+def _given(scope: Scope, side: BranchValue) -> str | None:
+    """Return the argument that makes the value of a branch a tensor if it is one itself, or None."""
+    if side.node is not None:
+        return given_tensor(scope, side.node)
+    unchanged = side.name is not None and side.kind == k.Unknown(side.name)
+    return side.name if unchanged and is_required(scope, str(side.name)) else None
 
 
 def _takes_numbers(scope: Scope, side: BranchValue, numbers: Sequence[k.Kind]) -> bool:

@@ -16,6 +16,7 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.eager import is_in_eager_code
 from dynalint_rules._code.effects import SHOWS
+from dynalint_rules._code.given import given_tensor
 from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameters, statement_of
 from dynalint_rules._code.passed_values import asks_for_tensor, condition_to_record, is_returned
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
@@ -201,6 +202,9 @@ class _Follower(CallFollower):
                 floats = any(isinstance(one, k.Value) and one.type == "float" for one in kind.members)
                 dtype = "float" if floats or isinstance(operation.op, ast.Div) else dtype
             self.climb(operation, dtype)
+        elif (given := given_tensor(self.scope, other)) is not None:
+            self.flow.conditions[f"`{given}` is a tensor"] = None
+            self.meet(None, dtype, operation)
         elif isinstance(kind, k.Unknown):
             self.flow.conditions[f"{self.scope.quote(other)} in {shown} is a number or a tensor"] = None
             self.rounded(operation, node, kind)
@@ -232,9 +236,7 @@ class _Follower(CallFollower):
             if isinstance(self.scope.kind(other), k.Unknown):
                 self.flow.conditions[f"{self.scope.quote(other)} in {shown} is a number or a tensor"] = None
             elif tensor is None and not k.is_number(self.scope.kind(other)):
-                raise Refusal(
-                    f"{self.scope.quote(other)} in {shown} may not be a number; compare with a tensor instead"
-                )
+                raise Refusal(f"{self.scope.quote(other)} in {shown} may not be a number; compare with a tensor")
             self._compared(node, other, dtype, shown)
             if named:
                 self.climb(comparison, "bool")
@@ -242,10 +244,8 @@ class _Follower(CallFollower):
             self.flow.leaves, self.flow.meets = DECISIONS, self.flow.meets or tensor is not None
             return
         if len(comparison.ops) > 1 or not isinstance(comparison.ops[0], _ORDER) or tensor is None:
-            raise Refusal(
-                f"{shown} decides a branch in Python, and a tensor would also break the graph there; select "
-                "with `torch.where` instead"
-            )
+            why = "decides a branch in Python, and a tensor would also break the graph there"
+            raise Refusal(f"{shown} {why}; select with `torch.where` instead")
         self.meet(tensor, dtype, comparison)
 
     def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:

@@ -1,0 +1,42 @@
+"""Arguments of `forward` that nothing says anything about. A run shows whether they are tensors."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.rulekit import k
+from dynalint_rules._code.names import only_value
+from dynalint_rules._code.scope import Scope
+
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+
+
+def given_tensor(scope: Scope, node: ast.expr) -> str | None:
+    """Return the argument that makes a value a tensor if it is one itself, or None.
+
+    The value is the argument, or arithmetic with it. The argument is one of a module's `forward`, required, and without
+    an annotation.
+    """
+    kind = scope.kind(node)
+    if not isinstance(kind, k.Unknown) or kind.compared:
+        return None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
+        return given_tensor(scope, node.left) or given_tensor(scope, node.right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return given_tensor(scope, node.operand)
+    if not isinstance(node, ast.Name):
+        return None
+    if kind.parameter == node.id:
+        return node.id if is_required(scope, node.id) else None
+    value = only_value(scope, node.id, node)
+    return None if value is None else given_tensor(scope, value)
+
+
+def is_required(scope: Scope, name: str) -> bool:
+    """Return whether a parameter is a positional one of a module's `forward`, without a default or an annotation."""
+    function = scope.function
+    if function.name != "forward" or function.owner is None or not scope.project.is_module_class(function.owner):
+        return False
+    given = [*function.node.args.posonlyargs, *function.node.args.args]
+    required = given[: len(given) - len(function.node.args.defaults)]
+    return any(one.arg == name and one.annotation is None for one in required[1:])

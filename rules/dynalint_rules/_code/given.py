@@ -1,4 +1,4 @@
-"""Arguments of `forward` that nothing says anything about. A run shows whether they are tensors."""
+"""Arguments of compiled functions that nothing says anything about. A run shows whether they are tensors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 def given_tensor(scope: Scope, node: ast.expr) -> str | None:
     """Return the argument that makes a value a tensor if it is one itself, or None.
 
-    The value is the argument, or arithmetic with it. The argument is one of a module's `forward`, required, and without
-    an annotation.
+    The value is the argument, or arithmetic with it. The argument is one of a root, required, and without an
+    annotation.
     """
     kind = scope.kind(node)
     if not isinstance(kind, k.Unknown) or kind.compared:
@@ -33,10 +33,7 @@ def given_tensor(scope: Scope, node: ast.expr) -> str | None:
 
 
 def is_required(scope: Scope, name: str) -> bool:
-    """Return whether a parameter is a positional one of a module's `forward`, without a default or an annotation."""
-    function = scope.function
-    if function.name != "forward" or function.owner is None or not scope.project.is_module_class(function.owner):
-        return False
-    given = [*function.node.args.posonlyargs, *function.node.args.args]
-    required = given[: len(given) - len(function.node.args.defaults)]
-    return any(one.arg == name and one.annotation is None for one in required[1:])
+    """Return whether a parameter of a root is a positional one without a default or an annotation."""
+    given = [*scope.function.node.args.posonlyargs, *scope.function.node.args.args]
+    required = given[: len(given) - len(scope.function.node.args.defaults)]
+    return scope.function.caller is None and any(one.arg == name and one.annotation is None for one in required)

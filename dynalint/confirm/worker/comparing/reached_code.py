@@ -59,9 +59,9 @@ class Marks:
 class InputSearch:
     """Searches for inputs until everything in `wanted` has run or `seconds` of processor time are used up.
 
-    Counters are set close to `limits`, and trials named in `left_out` are skipped. If `half` is true, half precision is tried too, and if `ranks` is true,
-    other numbers of dimensions. Because processor time is measured, the search gets equally far on a busy machine.
-    Trials that always run may take twice as long before they are thinned out.
+    Counters are set close to `limits`, and trials named in `left_out` are skipped. If `half` is true, half precision is
+    tried too, and if `ranks` is true, other numbers of dimensions. Because processor time is measured, the search gets
+    equally far on a busy machine. Trials that always run may take twice as long before they are thinned out.
     """
 
     marks: Marks

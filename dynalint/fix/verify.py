@@ -262,6 +262,7 @@ class WorkerVerifier:
             "exact": _exact(cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "unmoved": sorted({name for case in cases for name in case.unit.unmoved}),
+            "methods": _methods(cases),
             "search_seconds": options.timeout * _SEARCH,
         }
 
@@ -325,6 +326,13 @@ def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
             unexplained = True
         answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})
     return replace(answer, parts={**answer.parts, "left_out": left_out})
+
+
+def _methods(cases: Sequence[TriedUnit]) -> list[str]:
+    """Return methods with changed code, such as `reset`, that a call to the target may never reach."""
+    known = {linted.finding.function for case in cases for linted in case.unit.linted}
+    names = {side.function for case in cases for side in case.sides.values()} - known
+    return sorted(name for name in names if "." in name and not name.endswith((".__init__", ".forward")))
 
 
 def _obstacle(answer: Answer, target: Target) -> str | None:

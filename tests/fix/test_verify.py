@@ -739,6 +739,19 @@ def test_code_that_raises_for_inputs_with_gradients_runs_on_others(prove: Prove)
     assert prove(model(body), ("copy.deepcopy(x).detach()", "x.detach().clone()")).outcome == "proven"
 
 
+def test_a_method_that_forward_never_calls_is_called(prove: Prove) -> None:
+    code = model("self.n += 1\nh = h * self.n").rstrip() + "\n\n    def reset(self):\n        self.n = 5\n"
+    edits = [
+        ("self.n = 0", 'self.register_buffer("n", torch.tensor(0), persistent=False)'),
+        ("self.n += 1", "self.n = self.n + 1"),
+    ]
+    good = prove(code, *edits, ("self.n = 5", "self.n = torch.tensor(5)"), category="recompile")
+    assert good.outcome == "proven", good
+    bad = prove(code, *edits, ("self.n = 5", "self.n = torch.tensor(6)"), category="recompile")
+    assert bad.outcome == "refuted"
+    assert "attribute n: 5 became 6, with a call to Model.reset()" in bad.detail
+
+
 @pytest.mark.parametrize(
     ("edits", "told"),
     [

@@ -35,6 +35,7 @@ from .trials import (
     mixed_trials,
     other_ranks,
     random_trials,
+    visit,
 )
 
 _REPEATS = 3
@@ -103,7 +104,7 @@ def _run_scenes(
                 differs, first, second = scene.pair.step(trial)
             scene.done.append(trial)
             ran = frozenset(search.marks.seen)
-            if scene.tells:
+            if trial.method is None and scene.tells:
                 told = (side for side in ran if scene.change is None or side not in before)
                 found.telling.update(dict.fromkeys(told, (scene.change, trial)))
             search.note(search.marks.seen)
@@ -161,7 +162,7 @@ def _is_rounding(one: ComparedVersion, scene: _Scene, first: Observation, second
 def _note(found: Findings, scene: _Scene, trial: Trial, first: Observation) -> None:
     """Record that a trial was run, and its outcome in the first version."""
     found.inputs += 1
-    if first.error is None:
+    if trial.method is None and first.error is None:
         found.returned += 1
         if trial not in found.worked and scene.change is None:
             found.worked.append(trial)
@@ -201,6 +202,8 @@ def _scenes(
     endless = random_trials()
     search.begin()
     yield from _counted(one, other, equality, search)
+    for method in search.methods if search.goes_on() else ():
+        yield from both(partial(_visits, method))
     yield from both(lambda: search.thinned(islice(endless, _LEAST_DRAWN)))
     yield from (_Scene(Pair(one, other, equality, training=True), [twice], True, tells=False) for twice in TWICE)
     yield from _other_states(one, other, equality, search)
@@ -331,6 +334,10 @@ def try_out(subject: ComparedVersion, function: Callable[..., Any]) -> None:
             attempt(function, call, trial.seed, training=True, differentiated=subject.differentiated)
 
 
+def _visits(method: str) -> tuple[Trial, ...]:
+    return visit(method), BASE, USUAL[0]
+
+
 def _explained(one: ComparedVersion, other: ComparedVersion, scene: _Scene, differs: str) -> ObservedDifference:
     """Determine whether the last trial alone shows the difference, and whether the first version is deterministic."""
     trial = scene.done[-1]
@@ -340,7 +347,8 @@ def _explained(one: ComparedVersion, other: ComparedVersion, scene: _Scene, diff
     mode = "while training" if scene.training else "in evaluation, without gradients"
     after = "" if alone is not None or len(trials) == 1 else f" after {len(trials) - 1} other calls"
     state = f" with {scene.change.name}" if scene.change is not None else ""
-    where = f"{trial.name} ({_shapes(trial.of(one.call))}){state}{after}, {mode}"
+    shapes = "" if trial.method is not None else f" ({_shapes(trial.of(one.call))})"
+    where = f"{trial.name}{shapes}{state}{after}, {mode}"
     return ObservedDifference(alone or differs, where, raises=False, stable=stable)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -239,6 +240,9 @@ def _observed(
     *,
     training: bool,
 ) -> Observation:
+    run, call = function, subject.call
+    if trial.method is not None:
+        run, call = _method(function, trial.method), ((), {})
     subject.begin(trial)
     autocast: Any = nullcontext()
     if change is not None and change.autocast:
@@ -246,9 +250,9 @@ def _observed(
         autocast = torch.autocast(device, torch.bfloat16)
     with subject.version.active(), force_eager(), autocast:
         seen = observe(
+            run,
             function,
-            function,
-            trial.of(subject.call),
+            trial.of(call),
             trial.seed,
             training=training,
             times=trial.times,
@@ -258,3 +262,23 @@ def _observed(
             kept = globals_of(vars(module))
             seen.state.update({f"global {module.__name__}.{name}": value for name, value in kept.items()})
     return seen
+
+
+def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a method from the first part of a callable that has the class, or a function that does nothing."""
+    cls, _, method = name.rpartition(".")
+    owner = getattr(function, "__self__", function)
+    for part in [owner, *(module for _, module in modules_of(function))]:
+        if any(base.__qualname__ == cls for base in type(part).__mro__):
+            found = getattr(part, method, None)
+            if callable(found) and _needs_nothing(found):
+                return cast("Callable[..., Any]", found)
+    return lambda: None
+
+
+def _needs_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True

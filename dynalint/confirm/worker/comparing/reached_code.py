@@ -59,14 +59,16 @@ class Marks:
 class InputSearch:
     """Searches for inputs until everything in `wanted` has run or `seconds` of processor time are used up.
 
-    Counters are set close to `limits`, and trials named in `left_out` are skipped. If `half` is true, half precision is
-    tried too, and if `ranks` is true, other numbers of dimensions. Because processor time is measured, the search gets
-    equally far on a busy machine. Trials that always run may take twice as long before they are thinned out.
+    `methods` are called in between, counters are set close to `limits`, and trials named in `left_out` are skipped. If
+    `half` is true, half precision is tried too, and if `ranks` is true, other numbers of dimensions. Because processor
+    time is measured, the search gets equally far on a busy machine. Trials that always run may take twice as long
+    before they are thinned out.
     """
 
     marks: Marks
     wanted: frozenset[Side]
     seconds: float
+    methods: tuple[str, ...] = ()
     left_out: frozenset[str] = frozenset()
     half: bool = False
     limits: tuple[int, ...] = ()

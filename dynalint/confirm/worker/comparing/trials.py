@@ -51,10 +51,10 @@ class Trial:
     """A change to all tensors in a call, with a name and a function for each kind of tensor.
 
     `seed` seeds both the trial and the code being checked. `batch` is a different size for the first dimension of
-    tensors that share it. If `alike` is true, all tensors with the same shape and dtype get the same numbers as the
-    first. `which` is the range of tensors that the trial changes. Then the elements given by `spoilt` are replaced. The
-    target is called `times` times before a backward pass. If the trial is `optional`, the code does not have to support
-    it.
+    tensors that share it. `method`, such as "Class.method", is called without arguments on the first part of the target
+    that has the class. If `alike` is true, all tensors with the same shape and dtype get the same numbers as the first.
+    `which` is the range of tensors that the trial changes. Then the elements given by `spoilt` are replaced. The target
+    is called `times` times before a backward pass. If the trial is `optional`, the code does not have to support it.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Trial:
     ints: Change
     bools: Change
     batch: int | None = None
+    method: str | None = None
     alike: bool = False
     which: tuple[int, int | None] = (0, None)
     spoilt: tuple[ElementChange, ...] = ()
@@ -292,6 +293,11 @@ def is_left_out(trial: Trial, names: Collection[str]) -> bool:
     return trial.name in names or any(
         word in trial.name and sum(word in name for name in names) > 1 for word in ("NaN", "infinite")
     )
+
+
+def visit(method: str) -> Trial:
+    """Return the trial that calls a method on the target or on a part of it."""
+    return Trial(f"a call to {method}()", 16, same, same, same, method=method)
 
 
 def random_trials() -> Iterator[Trial]:

@@ -44,7 +44,7 @@ def difference_when_turned(
     search = replace(search, seconds=search.seconds * _SHARE)
     search.begin()
     wanted = [told[side] for side in sorted(search.wanted, key=str) if side in told]
-    ways = list(dict.fromkeys([(None, BASE), *wanted]))
+    ways = [way for way in dict.fromkeys([(None, BASE), *wanted]) if way[1].method is None]
     for mark, words in tests.items():
         found = _first_difference(one, other, equality, search, ways[:_MOST_WAYS], mark)
         if found is not None:

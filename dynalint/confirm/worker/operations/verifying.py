@@ -18,6 +18,7 @@ additional keys:
     changed     the changed lines after the fix, by file
     anyway      whether to compile even if none of these ran
     exact, numbers, unmoved, practical   what counts as equal (see `differences.Equality`)
+    methods     methods to call in between, as "Class.method", if no call has reached them
     half        whether to also try more inputs in half precision
     ranks       whether to also try guessed inputs with other numbers of dimensions
     left_out    names of inputs that must not be tried
@@ -221,9 +222,9 @@ def _called(subject: ComparedVersion, call: Call) -> ComparedVersion:
 
 
 def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -> InputSearch:
-    seconds, left_out = float(request["search_seconds"]), frozenset(request["left_out"])
+    seconds, methods = float(request["search_seconds"]), tuple(request["methods"])
     limits = limits_of(request["marked"].values()) if request["numbers"] else ()
-    return InputSearch(marks, wanted, seconds, left_out, request["half"], limits)
+    return InputSearch(marks, wanted, seconds, methods, frozenset(request["left_out"]), request["half"], limits)
 
 
 def _asks_too_much(request: Mapping[str, Any], original: ComparedVersion, found: Findings) -> bool:

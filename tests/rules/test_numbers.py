@@ -934,3 +934,12 @@ def test_a_count_that_divides_keeps_the_dtype(body: str, expected: str) -> None:
     text = new_code(rewrite(body))
     assert ".item()" not in text
     assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("index", "flagged"), [("x.argmax()", True), ("x[0].sum().long()", True), ("x.argmax(-1)", False), ("n", False)]
+)
+def test_argument_of_unknown_kind_is_indexed_with_a_number_in_a_tensor(index: str, flagged: bool) -> None:
+    code = f"import torch\n\n@torch.compile\ndef f(x: torch.Tensor, parts, n: int):\n    return parts[{index}]\n"
+    code = code.replace("x[0]", "torch.stack([x, x])")
+    assert ("DYN205" in [one.code for one in check_source("m.py", code)]) is flagged

@@ -16,13 +16,13 @@ class ScalarTensorIndex(Rule):
     code = "DYN205"
     name = "scalar-tensor-index"
     summary = "Indexing with a 0-dim tensor reads the tensor's value and breaks the graph"
-    gb = ("GB0033",)
+    gb = ("GB0033", "GB0124")
     reads_data = True
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
-        """Flag each index that is known to be a computed 0-dim tensor."""
-        if k.only_tensor(event.base) is None:
+        """Flag each index that is known to be a computed 0-dim tensor. A list breaks the graph in the same way."""
+        if k.only_tensor(event.base) is None and not _is_argument(event.base):
             return
         if not any(map(_is_number_in_tensor, index_parts(event.index))):
             return
@@ -39,9 +39,16 @@ class ScalarTensorIndex(Rule):
         """Index with a one-dimensional tensor."""
         if not isinstance(violation.node, ast.expr):
             return None
+        if _is_argument(event.base):
+            raise Refusal("the rewrite depends on whether it is a tensor or a list, which is unknown")
         scope = Scope.of(event, project)
         refuse_counted_loops(scope, event.node)
         return over_range(scope, violation.node) or _reshaped(scope, event, violation.node)
+
+
+def _is_argument(kind: k.Kind) -> bool:
+    """Return whether a value is an argument of unknown kind. With a tensor as key, a dict would find nothing."""
+    return isinstance(kind, k.Unknown) and kind.parameter is not None
 
 
 def _is_number_in_tensor(kind: k.Kind) -> bool:

@@ -13,7 +13,7 @@ from dynalint.analysis.doubts import doubts_of_roots, drivers
 from dynalint.analysis.frame import Context, Frame
 from dynalint.analysis.functions import is_disabled
 from dynalint.analysis.hooks import put_on_others
-from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo, walk_function
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.named_roots import named_root
 from dynalint.analysis.project import Project
@@ -187,7 +187,21 @@ def run_scripts(project: Project, interpreter: Interpreter) -> None:
         if project.is_checked(module.file):
             found += [function for function in module.functions if function.parent is None and _is_test(function)]
             found += [module.top] if _is_script(module) else []
+            found += [cls.methods["__call__"] for cls in module.classes if _is_loss(project, interpreter, cls)]
     interpreter.run_scripts(found)
+
+
+def _is_loss(project: Project, interpreter: Interpreter, cls: ClassInfo) -> bool:
+    """Return whether a class is no module, but is called like one and creates modules, as losses of detectors do."""
+    constructor = cls.methods.get("__init__")
+    if constructor is None or "__call__" not in cls.methods or project.is_module_class(cls):
+        return False
+    for node in walk_function(constructor.node):
+        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
+            made = interpreter.scopes.in_scope(node.func, cls.module, None)
+            if isinstance(made, k.Class) and project.is_module_class(made.cls):
+                return True
+    return False
 
 
 def _is_test(function: FunctionInfo) -> bool:

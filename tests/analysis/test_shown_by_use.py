@@ -95,3 +95,28 @@ def test_rank_of_an_array(tmp_path: Path, steps: str, rank: int | None) -> None:
     tensor = only_tensor(event.index)
     assert tensor is not None
     assert tensor.rank == rank
+
+
+LOSSES = """
+class Part(nn.Module):
+    def forward(self, loss, total):
+        if total > 1:
+            return loss / total
+        return loss
+
+class Loss:
+    def __init__(self):
+        self.part = %s
+
+    def __call__(self, scores: torch.Tensor):
+        return self.part(scores, scores.sum())
+"""
+
+
+@pytest.mark.parametrize(("made", "shown"), [("Part()", True), ("Part().cuda()", True), ("None", False)])
+def test_kinds_come_from_a_loss_that_is_no_module(tmp_path: Path, made: str, shown: bool) -> None:
+    (tmp_path / "code.py").write_text(HEAD + LOSSES % made)
+    analysis = analyze([tmp_path / "code.py"])
+    assert analysis.failures == []
+    tests = [one for one in analysis.events if isinstance(one, Branch) and only_tensor(one.kind) is not None]
+    assert bool(tests) is shown

@@ -162,6 +162,9 @@ def indexed(base: int, parts: Sequence[Kind]) -> int | None:
             left -= 1
         elif part == k.NONE:
             left += 1
+        elif tensor is not None and tensor.dtype == "bool" and tensor.rank is None and base == len(parts) == 1:
+            chosen.append(left)  # a mask of a vector can only be a vector
+            left = 0
         elif tensor is not None and tensor.rank is not None and (tensor.dtype is not None or tensor.rank == 1):
             # A mask and positions have the same effect if they have one dimension.
             left -= tensor.rank if tensor.dtype == "bool" else 1

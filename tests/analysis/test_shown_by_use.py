@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def test_parameter_that_is_used_as_a_tensor(tmp_path: Path, use: str, shown: boo
         ("np.cumsum([0, 2, 3])", 1),
         ("np.array([[0, 2], [1, 3]])", None),
         ("np.array(x)", None),
+        ("self.steps[x > 0]", 1),
         ("np.flip(self.steps.reshape(2, 2), axis=0)", None),
     ],
 )
@@ -91,7 +93,7 @@ def test_rank_of_an_array(tmp_path: Path, steps: str, rank: int | None) -> None:
     (tmp_path / "code.py").write_text(HEAD + method)
     analysis = analyze([tmp_path / "code.py"])
     assert analysis.failures == []
-    (event,) = (one for one in analysis.events if isinstance(one, Subscript) and only_tensor(one.index) is not None)
+    event = next(one for one in analysis.events if isinstance(one, Subscript) and ast.unparse(one.node) == "x[steps]")
     tensor = only_tensor(event.index)
     assert tensor is not None
     assert tensor.rank == rank
@@ -120,3 +122,18 @@ def test_kinds_come_from_a_loss_that_is_no_module(tmp_path: Path, made: str, sho
     assert analysis.failures == []
     tests = [one for one in analysis.events if isinstance(one, Branch) and only_tensor(one.kind) is not None]
     assert bool(tests) is shown
+
+
+@pytest.mark.parametrize(
+    ("method", "entered"),
+    [
+        ("def __call__(self, x: torch.Tensor):", True),
+        ("def forward(self, x): ...\n    def __call__(self, y, x=1):", False),
+    ],
+)
+def test_module_that_replaces_the_call_is_entered_there(tmp_path: Path, method: str, entered: bool) -> None:
+    body = f"class Operator(nn.Module):\n    {method}\n        return x[0] if x > 0 else x\n"
+    (tmp_path / "code.py").write_text(HEAD + body)
+    analysis = analyze([tmp_path / "code.py"])
+    assert analysis.failures == []
+    assert any(isinstance(one, Branch) and one.function.name == "__call__" for one in analysis.events) is entered

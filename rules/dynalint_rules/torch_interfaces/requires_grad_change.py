@@ -88,6 +88,7 @@ def _changes(event: Call, project: Project) -> bool:
     """Return whether `requires_grad_` makes a change that a graph cannot contain."""
     mode = event.args[0] if event.args else event.keywords.get("requires_grad", event.keywords.get("mode"))
     asks = True if mode is None else mode.constant if isinstance(mode, k.Value) else k.MISSING
+    asks = True if event.node.args and ast.unparse(event.node.args[0]) == "self.training" else asks
     tensor = k.only_tensor(event.receiver) if event.receiver is not None else None
     is_owned = tensor is None or tensor.origin == "parameter"
     if is_owned:

@@ -361,6 +361,13 @@ def _of_super(frame: Frame, owner: k.Super, name: str) -> Kind:
     receiver = owner.receiver
     cls = receiver.cls if isinstance(receiver, (k.Instance, k.Class)) else owner.cls
     method = project.find_method(cls, name, after=owner.cls)
+    beside: list[Kind] = []  # methods of classes that are only beside this one among the bases of a subclass
+    for one in frame.env.get(frame.self_name or "", UNKNOWN).members:
+        if isinstance(one, k.Instance) and one.cls is not cls and owner.cls in project.mro(one.cls):
+            found = project.find_method(one.cls, name, after=owner.cls)
+            beside += [bind(frame, found, one)] if found is not None and found is not method else []
+    if beside:
+        return k.join_all(beside)
     if method is not None:
         return bind(frame, method, receiver)
     return _inherited(frame, owner.cls, receiver, name)

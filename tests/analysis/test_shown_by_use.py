@@ -137,3 +137,32 @@ def test_module_that_replaces_the_call_is_entered_there(tmp_path: Path, method: 
     analysis = analyze([tmp_path / "code.py"])
     assert analysis.failures == []
     assert any(isinstance(one, Branch) and one.function.name == "__call__" for one in analysis.events) is entered
+
+
+MIXINS = """
+class Base(nn.Module):
+    def forward(self, x):
+        return x
+
+class Clipped:
+    def forward(self, x):
+        x = super().forward(x)
+        return x / x.max() if x.max() > 1 else x
+
+class Logged:
+    def forward(self, x):
+        return super().forward(x)
+
+class Both(%s):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("bases", "found"), [("Logged, Clipped, Base", True), ("Clipped, Base", True), ("Logged, Base", False)]
+)
+def test_super_of_a_mixin_is_the_next_base_of_the_class_that_has_both(tmp_path: Path, bases: str, found: bool) -> None:
+    (tmp_path / "code.py").write_text(HEAD + MIXINS % bases)
+    analysis = analyze([tmp_path / "code.py"])
+    assert analysis.failures == []
+    assert any(isinstance(one, Branch) and one.function.reached for one in analysis.events) is found

@@ -711,19 +711,37 @@ def test_calls_in_a_process_with_threads_are_made_again_elsewhere(project: Proje
     assert judged.evidence.status == "confirmed"
 
 
-def test_tests_may_write_into_the_working_directory(project: Project) -> None:
+@pytest.mark.parametrize("folder", ["logs", "tests/logs"])
+def test_tests_may_write_into_the_working_directory(project: Project, folder: str) -> None:
     _written(project)
     project.write("data/width.txt", "4")
     test = (
         "import os, pathlib, torch\nfrom pkg.model import encoder\n\ndef test_one():\n"
-        "    os.mkdir('logs')\n    pathlib.Path('logs/out.txt').write_text('x')\n"
+        f"    os.mkdir('{folder}')\n    pathlib.Path('{folder}/out.txt').write_text('x')\n"
         "    width = int(pathlib.Path('data/width.txt').read_text())\n"
         "    encoder(width)({'pos': torch.ones(2, width)})\n"
     )
     project.write("tests/test_model.py", test)
     (judged,) = _judged(project, _branch(project))
     assert judged.evidence.status == "confirmed"
-    assert not (project.folder / "logs").exists()
+    assert not (project.folder / folder).exists()
+
+
+def test_a_model_may_have_parameters_of_a_class_of_its_own(project: Project) -> None:
+    _written(project)
+    test = (
+        "import torch\nfrom torch import nn\nfrom pkg.model import encoder\n\n"
+        "class Bounded(nn.Parameter):\n"
+        "    def __new__(cls, data, bound):\n"
+        "        made = super().__new__(cls, data)\n        made.bound = bound\n        return made\n\n"
+        "    def __deepcopy__(self, memo):\n        return Bounded(self.data.clone(), self.bound)\n\n"
+        "def test_one():\n    model = encoder(4)\n"
+        "    model.linear.weight = Bounded(model.linear.weight.data, 1.0)\n"
+        "    model({'pos': torch.ones(2, 4)})\n"
+    )
+    project.write("tests/test_model.py", test)
+    (judged,) = _judged(project, _branch(project))
+    assert judged.evidence.status == "confirmed"
 
 
 def test_code_that_builds_the_outer_class_confirms_what_is_inside(project: Project) -> None:

@@ -36,6 +36,7 @@ from ..source import loading, stand_ins
 
 # Many problems may have the same reason.
 _MOST_PROBLEMS = 200
+_MOST_LINKS = 2000
 
 
 def harvest(request: Mapping[str, Any], reply: Reply) -> None:
@@ -68,9 +69,19 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def _enter_copy(folder: str) -> None:
-    """Change to a folder with links to everything in the project, because tests and examples write to it."""
-    copy = tempfile.mkdtemp()
-    with contextlib.suppress(OSError):
-        for entry in Path(folder).iterdir():
-            Path(copy, entry.name).symlink_to(entry)
+    """Change to a copy of the project with links to its files, because tests and examples write to its folders."""
+    copy = Path(tempfile.mkdtemp())
+    waiting, left = [(Path(folder), copy)], _MOST_LINKS
+    for source, target in waiting:
+        with contextlib.suppress(OSError):
+            entries = list(source.iterdir())
+            left -= len(entries)
+            for entry in entries:
+                made = target / entry.name
+                # Hidden folders and those behind many others, such as data, are not written to.
+                if left > 0 and entry.is_dir() and not entry.is_symlink() and not entry.name.startswith("."):
+                    made.mkdir()
+                    waiting.append((entry, made))
+                else:
+                    made.symlink_to(entry)
     os.chdir(copy)

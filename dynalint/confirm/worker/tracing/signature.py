@@ -68,7 +68,9 @@ def check(tensor: torch.Tensor) -> None:
     """Raise DeclinedError if `tensor` cannot be used in a forked process."""
     if tensor.device.type not in ("cpu", "meta"):
         raise DeclinedError(f"its tensors are on {tensor.device.type}, which a forked process cannot use")
-    if type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer) or is_functorch_wrapped_tensor(tensor):
+    # Classes that handle operations themselves may wait for other processes, or belong to a transformation.
+    own = type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    if own or is_functorch_wrapped_tensor(tensor):
         raise DeclinedError(f"its arguments are not plain tensors ({type(tensor).__name__})")
 
 

@@ -15,10 +15,11 @@ import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from dynalint.confirm.searched_files import WORD, SearchedBlock, SearchedFile
 from dynalint.projects.reading import is_inside, read_bounded
@@ -96,12 +97,16 @@ class CallSites:
         named = _TEST_FILE.fullmatch(path.name) is not None
         return path.suffix == ".py" and (named or not _TEST_FOLDERS.isdisjoint(self._parts(path)[:-1]))
 
-    def tests(self, file: Path, name: str) -> list[dict[str, str]]:
+    def tests(
+        self, file: Path, name: str, lines: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({})
+    ) -> list[dict[str, str]]:
         """Return tests that use a class or function in `file`, found by name.
 
-        The most direct and shortest come first, but those that only make an instance come last.
+        The most direct come first, then those that name the classes and functions with the `lines` to reach, by file,
+        and then the shortest. Those that only make an instance come last.
         """
-        found: dict[tuple[str, str], tuple[int, bool, bool, int]] = {}
+        found: dict[tuple[str, str], tuple[int, bool, bool, bool, int]] = {}
+        inside = frozenset(self._defined_at(lines)) - {name}
         for step, names in enumerate(self._ways(name)):
             for test in self._tests:
                 reaching = self._reaching(test, names)
@@ -114,16 +119,27 @@ class CallSites:
                         owner = block.name.partition("::")[0]
                         # Files with base classes like these are often named like test files.
                         cost = inherited.cost + 500 * (not owner.startswith("Test"))
-                        idle = inherited.is_idle(reaching)
-                        rank = (step, idle, file.stem.strip("_") not in test.path.name, cost)
+                        idle, far = inherited.is_idle(reaching), inside.isdisjoint(block.words)
+                        rank = (step, idle, far, file.stem.strip("_") not in test.path.name, cost)
                         found.setdefault((str(test.path), f"{owner}::{inherited.name.partition('::')[2]}"), rank)
                     if not reaching.isdisjoint(block.words):
-                        rank = (step, block.is_idle(reaching), file.stem.strip("_") not in test.path.name, block.cost)
+                        idle, far = block.is_idle(reaching), inside.isdisjoint(block.words)
+                        rank = (step, idle, far, file.stem.strip("_") not in test.path.name, block.cost)
                         found.setdefault((str(test.path), block.name), rank)
             if len(found) >= _MOST_TESTS:
                 break
         best = sorted(found, key=lambda key: (found[key], key))[:_MOST_TESTS]
         return [{"path": path, "name": test} for path, test in best]
+
+    def _defined_at(self, lines: Mapping[str, Sequence[Sequence[int]]]) -> Iterator[str]:
+        """Yield the names of the top-level classes and functions that contain some of the lines."""
+        for one in self._library:
+            spans = lines.get(str(one.path), ())
+            for node in one.tree.body if spans else ():
+                if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and any(
+                    node.lineno <= first <= (node.end_lineno or 0) for first, _ in spans
+                ):
+                    yield node.name
 
     def _inherited(self, bases: Sequence[str], names: frozenset[str]) -> Iterator[SearchedBlock]:
         """Yield the tests in the classes `bases`, and in their own base classes, that mention one of the names."""
@@ -145,16 +161,24 @@ class CallSites:
         return self._classes[name]
 
     def _ways(self, name: str) -> Iterator[frozenset[str]]:
-        """Yield the name, then the names of project code that mentions it, then the names of code mentioning those."""
+        """Yield the name, then the names of project code that mentions it, then the names of code mentioning those.
+
+        The bases of the class come last. Some tests find all classes below a base, whose names they do not know.
+        """
         names, known = frozenset((name,)), {name}
         for _ in range(STEPS):
             yield names
             blocks = (block for one in self._library if not names.isdisjoint(one.words) for block in one.blocks)
-            found = (one.name for one in blocks if not names.isdisjoint(one.words))
-            names = frozenset(name.partition("::")[0] for name in found) - known
+            mentioning = (one.name for one in blocks if not names.isdisjoint(one.words))
+            names = frozenset(name.partition("::")[0] for name in mentioning) - known
             known |= names
             if not names:
-                return
+                break
+        own = (block for one in self._library if name in one.words for block in one.blocks if block.name == name)
+        bases = itertools.chain.from_iterable(one.bases for one in own)
+        found = (base for base in bases if any(_defines(one, base) for one in self._library))
+        if names := frozenset(found) - known:
+            yield names
 
     def _reaching(self, test: SearchedFile, names: frozenset[str]) -> set[str]:
         """Return `names`, and the names of the fixtures, helpers and bases of a test that use any of them."""

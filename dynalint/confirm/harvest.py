@@ -67,7 +67,7 @@ def searches(
     Otherwise, the calls are confirmed.
     """
     for folder, group in itertools.groupby(sorted(wanted), key=lambda one: _project(one.path, options)):
-        named = [(target, *_found(target, sites(folder), options)) for target in group]
+        named = [(target, *_found(target, wanted[target], sites(folder), options)) for target in group]
         tested, documented = ([one for one in named if one[2]], [one for one in named if one[1] and not one[2]])
         for some in (*_groups(tested, _TOGETHER), *_documented_groups(documented)):
             request = {
@@ -110,10 +110,10 @@ def _project(path: Path, options: ConfirmOptions) -> Path:
 
 
 def _found(
-    target: Target, sites: CallSites, options: ConfirmOptions
+    target: Target, lines: Lines, sites: CallSites, options: ConfirmOptions
 ) -> tuple[_Snippets, list[dict[str, str]], _Snippets]:
     name, where = target.qualname.rpartition(".")[2], _described(target)
-    tests = sites.tests(target.path, name) if "tests" in options.confirm_from else []
+    tests = sites.tests(target.path, name, lines) if "tests" in options.confirm_from else []
     documented = sites.snippets(target.path, name) if "docs" in options.confirm_from else []
     snippets = [{**one, "target": where} for one in documented]
     # Code that only builds what uses the target takes long. If there are tests, they come first.

@@ -336,6 +336,27 @@ def test_tests_are_found_through_fixtures_factories_and_what_is_built(project: P
     assert Path(found[0]["path"]).name == "test_model.py"
 
 
+def test_tests_that_name_the_code_to_reach_come_before_others_of_the_root(project: Project) -> None:
+    _written(project)
+    project.write("pkg/whole.py", "class Whole:\n    pass\n\n\nclass Part:\n    def run(self):\n        return 1\n")
+    test = (
+        "from pkg.whole import Part, Whole\n\n"
+        "def test_short():\n    Whole()(1)\n\ndef test_long():\n    part = Part()\n    Whole()(part)\n    Whole()(part)\n"
+    )
+    project.write("tests/test_whole.py", test)
+    model, sites = project.folder / "pkg/whole.py", CallSites(project.folder)
+    assert sites.tests(model, "Whole")[0]["name"] == "test_short"
+    assert sites.tests(model, "Whole", {str(model): [[7, 7]]})[0]["name"] == "test_long"
+
+
+def test_tests_of_all_classes_below_a_base_are_found(project: Project) -> None:
+    project.write("pkg/losses.py", "class Loss:\n    pass\n\n\nclass Smooth(Loss):\n    pass\n")
+    test = "from pkg.losses import Loss\n\ndef test_every():\n    for one in Loss.__subclasses__():\n        one()(1)\n"
+    project.write("tests/test_losses.py", test)
+    (found,) = CallSites(project.folder).tests(project.folder / "pkg/losses.py", "Smooth")
+    assert found["name"] == "test_every"
+
+
 def test_of_inherited_tests_those_that_mention_the_class_are_taken(project: Project) -> None:
     _written(project)
     common = (
@@ -725,6 +746,17 @@ def test_tests_may_write_into_the_working_directory(project: Project, folder: st
     (judged,) = _judged(project, _branch(project))
     assert judged.evidence.status == "confirmed"
     assert not (project.folder / folder).exists()
+
+
+def test_a_model_may_use_the_names_of_methods_of_modules(project: Project) -> None:
+    _written(project)
+    test = (
+        "import torch\nfrom pkg.model import encoder\n\ndef test_one():\n    model = encoder(4)\n"
+        "    model.parameters = model.buffers = ['pos']\n    model({'pos': torch.ones(2, 4)})\n"
+    )
+    project.write("tests/test_model.py", test)
+    (judged,) = _judged(project, _branch(project))
+    assert judged.evidence.status == "confirmed"
 
 
 def test_a_model_may_have_parameters_of_a_class_of_its_own(project: Project) -> None:

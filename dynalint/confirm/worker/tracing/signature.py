@@ -59,8 +59,9 @@ def text_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
 def tensors_of(subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[torch.Tensor]:
     """Yield the tensors that a call uses: parameters, buffers and arguments."""
     if isinstance(subject, nn.Module):
-        yield from subject.parameters()
-        yield from subject.buffers()
+        # A model may store something else under these names.
+        yield from nn.Module.parameters(subject)
+        yield from nn.Module.buffers(subject)
     yield from (leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor))
 
 

@@ -100,6 +100,18 @@ def test_folders_without_init_in_a_package_belong_to_a_version(package: Path) ->
     assert "pkg_under_test.parts" not in sys.modules
 
 
+def test_a_folder_without_init_in_a_package_hides_no_installed_package(package: Path, tmp_path: Path) -> None:
+    inside, installed = package / "scripts", tmp_path / "installed"
+    for folder, kind in ((inside, "own"), (installed, "installed")):
+        folder.mkdir()
+        (folder / "named_alike.py").write_text(f"kind = {kind!r}\n")
+    (inside / "neighbour_alone.py").write_text("kind = 'own'\n")
+    sys.path.append(str(installed))
+    loading.prepare([str(inside), str(package.parent)], {})
+    kinds = [importlib.import_module(name).kind for name in ("named_alike", "neighbour_alone")]
+    assert kinds == ["installed", "own"]
+
+
 def test_overrides_hold_for_files_loaded_by_path(tmp_path: Path) -> None:
     script = tmp_path / "my-script.py"
     script.write_text("kind = 'file'\n")

@@ -52,7 +52,7 @@ def function(x):
 @pytest.fixture(autouse=True)
 def fresh_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     path, finders, modules = sys.path[:], sys.meta_path[:], set(sys.modules)
-    monkeypatch.setattr(stand_ins, "_absent", set())
+    monkeypatch.setattr(stand_ins, "_absent", {})
     yield
     sys.path[:], sys.meta_path[:] = path, finders
     for name in set(sys.modules) - modules:
@@ -73,7 +73,7 @@ def test_code_that_does_not_use_a_missing_package_runs(tmp_path: Path) -> None:
     assert module.Plain().double(2) == 4
     assert not module.HAS_THREE
     assert stand_ins.names() == ["absent_one", "absent_two"]
-    assert stand_ins.told() == " (with a stand-in for `absent_one` and `absent_two`, which is missing)"
+    assert stand_ins.told() == " (with a stand-in for `absent_one` and `absent_two`, which cannot be imported)"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +118,24 @@ def test_what_another_release_of_a_package_contains_gets_a_stand_in(
         module.use()
     with pytest.raises(ImportError, match="from 'own_part'"):
         loading.load_module(str(written(tmp_path / "other.py", "from own_part import nothing\n")), "other")
+
+
+def test_an_installed_package_that_cannot_be_imported_gets_a_stand_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages" / "for_another_torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from for_another_torch import operators\n")
+    (package / "operators.py").write_text("def register():\n    raise RuntimeError('no operator')\n\nregister()\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    code = "from for_another_torch.operators import nms\n\ndef use():\n    return nms(1)\n\ndef double(x):\n    return 2 * x\n"
+    module = loaded(tmp_path, code)
+    assert module.double(2) == 4
+    assert stand_ins.names() == ["for_another_torch"]
+    with pytest.raises(ImportError, match="for_another_torch cannot be imported: RuntimeError: no operator"):
+        module.use()
+    with pytest.raises(RuntimeError, match="of its own"):
+        loading.load_module(str(written(tmp_path / "other.py", "raise RuntimeError('of its own')\n")), "other")
 
 
 def test_any_error_that_explains_a_missing_package_is_about_it(tmp_path: Path) -> None:

@@ -44,10 +44,13 @@ def file_of(module: object) -> str | None:
 def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
     """Put `search` first in `sys.path`, and make the modules in `overrides` run from the given source text.
 
+    Folders inside packages come last, because their modules may have the names of installed packages.
     `overrides` maps absolute paths to source text. Tracebacks and Dynamo's reports show this text too.
     """
-    first = list(dict.fromkeys(search))
-    sys.path[:] = first + [entry for entry in sys.path if entry not in first]
+    named = list(dict.fromkeys(search))
+    inside = [entry for entry in named if Path(entry).with_name("__init__.py").is_file()]
+    first = [entry for entry in named if entry not in inside]
+    sys.path[:] = [*first, *(entry for entry in sys.path if entry not in named), *inside]
     if not any(isinstance(finder, _UnlistedFinder) for finder in sys.meta_path):
         sys.meta_path.append(_UnlistedFinder())
     if overrides and not any(isinstance(finder, _OverridingFinder) for finder in sys.meta_path):

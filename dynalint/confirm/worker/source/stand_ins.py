@@ -1,4 +1,4 @@
-"""Stand-ins for packages that are not installed, so that code that does not use them can be imported and run.
+"""Stand-ins for packages that cannot be imported, so that code that does not use them can be imported and run.
 
 A package that a module only imports for a base class, a decorator or an annotation need not be there. While modules
 are imported, a stand-in accepts what is done to it. Afterwards, using it raises the error that importing the package
@@ -13,6 +13,7 @@ import importlib.machinery
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import FrameType, ModuleType
@@ -21,11 +22,12 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 _MOST = 12
 _NO_PART = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
-_INSTALLED = re.compile(r"\b(site|dist)-packages\b")
+_INSTALLED = re.compile(r"\b(?:site|dist)-packages\W(\w+)")
 # While modules are imported, they may compare this with a release.
 _VERSION = "0.0.0"
 _IMPORTING = "<frozen importlib._bootstrap>"
-_absent: set[str] = set()
+_absent: dict[str, str] = {}
+"""What has stand-ins, and the error that an installed package raises when it is imported."""
 
 
 def names() -> list[str]:
@@ -36,7 +38,7 @@ def names() -> list[str]:
 def told() -> str:
     """Return a remark for the description of a call, or an empty string if nothing is missing."""
     missing = " and ".join(f"`{name}`" for name in names())
-    return f" (with a stand-in for {missing}, which is missing)" if missing else ""
+    return f" (with a stand-in for {missing}, which cannot be imported)" if missing else ""
 
 
 def tolerating(act: Callable[[], _T], own: str = "") -> _T:
@@ -44,7 +46,7 @@ def tolerating(act: Callable[[], _T], own: str = "") -> _T:
 
     If this does not help, withdraw the stand-ins and raise the first error. The module `own` gets no stand-in.
     """
-    before, first = set(_absent), None
+    before, first = dict(_absent), None
     while True:
         try:
             return act()
@@ -52,14 +54,16 @@ def tolerating(act: Callable[[], _T], own: str = "") -> _T:
             first = first or error
             if len(_absent) - len(before) >= _MOST or not provided(error, own):
                 break
-    for name in _absent - before:
+    for name in _absent.keys() - before.keys():
         _withdraw(name)
     raise first
 
 
 def provided(error: BaseException, own: str = "") -> bool:
     """Provide a stand-in for what an error says is missing, or what its causes say. Return whether this may help."""
-    return any(provide(one.name or "", own) if _is_absent(one) else _provide_part(str(one)) for one in _causes(error))
+    causes = _causes(error)
+    missing = any(provide(one.name or "", own) if _is_absent(one) else _provide_part(str(one)) for one in causes)
+    return missing or _provide_broken(error, own)
 
 
 def provide(name: str, own: str = "") -> bool:
@@ -70,9 +74,25 @@ def provide(name: str, own: str = "") -> bool:
     with suppress(ImportError, ValueError):
         if importlib.util.find_spec(top) is not None:
             return False
-    _absent.add(top)
+    _replace(top)
+    return True
+
+
+def _replace(package: str, error: str = "") -> None:
+    _absent[package] = error
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+        sys.meta_path.insert(0, _Finder())
+
+
+def _provide_broken(error: BaseException, own: str) -> bool:
+    """Provide a stand-in for an installed package that raises an error when it is imported, as if for another torch."""
+    frames = (frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__))
+    places = [code.co_filename for code in frames if code.co_name == "<module>"]
+    found = _INSTALLED.search(places[-1]) if places else None
+    if found is None or found[1] in (*_absent, "torch", own.partition(".")[0]):
+        return False
+    _forget(found[1])
+    _replace(found[1], f"{type(error).__name__}: {error}")
     return True
 
 
@@ -84,7 +104,7 @@ def _provide_part(message: str) -> bool:
         return False
     name = f"{found[2]}.{found[1]}"
     setattr(module, found[1], PackageNotInstalled(name))
-    _absent.add(name)
+    _absent[name] = ""
     return True
 
 
@@ -103,10 +123,14 @@ def _is_absent(error: ImportError) -> bool:
 
 
 def _withdraw(name: str) -> None:
-    _absent.discard(name)
+    _absent.pop(name, None)
     owner, _, part = name.rpartition(".")
     if owner:
         delattr(sys.modules[owner], part)
+    _forget(name)
+
+
+def _forget(name: str) -> None:
     for module in [one for one in sys.modules if one.partition(".")[0] == name]:
         del sys.modules[module]
 
@@ -149,6 +173,8 @@ def _check(name: str) -> None:
             return
         frame = frame.f_back
     top = name.partition(".")[0]
+    if _absent.get(top):
+        raise ImportError(f"{top} cannot be imported: {_absent[top]}")
     if top in _absent:
         raise ModuleNotFoundError(f"No module named {top!r}", name=top)
     lost = next((one for one in _absent if f"{name}.".startswith(f"{one}.")), None)

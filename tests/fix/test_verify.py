@@ -154,6 +154,13 @@ def test_what_only_infinite_inputs_come_to_must_be_equal(prove: Prove) -> None:
     assert verification.outcome == "refuted", verification
 
 
+def test_inputs_that_are_not_finite_count_where_the_code_asks_for_them(prove: Prove) -> None:
+    """The gradient of what is not selected is NaN, and eager code has none."""
+    for test, outcome in (("h.isnan().any()", "refuted"), ("h.sum() > 100", "proven")):
+        old, new = f"if {test}:\n    h = torch.zeros_like(h)", f"h = torch.where({test}, torch.zeros_like(h), h)"
+        assert prove(model(old), (old, new), safety="conditional", practical=True).outcome == outcome
+
+
 def test_numbers_are_compared_within_tolerances_where_equality_is_practical(prove: Prove) -> None:
     old, new = "h = h / 3", "h = h * (1 / 3)"
     assert prove(model(old), (old, new)).outcome == "refuted"

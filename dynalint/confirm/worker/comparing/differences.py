@@ -57,7 +57,8 @@ class Equality:
     `computed_in` is a dtype that all numbers were computed in, so they only have to agree within its precision.
     `converted` allows an output of zeros, which a branch may return instead of a result, to have the result's dtype.
     `any_float` ignores the elements of floating-point tensors. If `backward` is false, there is no backward pass, so
-    that it does not matter in practice whether an output requires a gradient.
+    that it does not matter in practice whether an output requires a gradient. If `everywhere` is true, results also
+    have to be equal on inputs that are infinite or NaN, because the code asks for them.
     """
 
     exact: bool = True
@@ -69,6 +70,7 @@ class Equality:
     converted: bool = False
     any_float: bool = False
     backward: bool = True
+    everywhere: bool = False
 
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:

@@ -124,6 +124,7 @@ def _run_scenes(
                 continue
             elif (  # the state may still be infinite from an earlier call
                 equality.practical
+                and not equality.everywhere
                 and first.error == second.error
                 and ran <= found.finite
                 and not (all_finite(trial.of(one.call)) and all_finite(((first.state,), {})))

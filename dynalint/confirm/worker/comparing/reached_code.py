@@ -6,6 +6,7 @@ import ast
 import builtins
 import contextlib
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ MARK = "__dynalint_side__"
 _ALWAYS_COMPARED = 2
 _STEPS_IN_ANY_CASE = 100
 _MOST_LIMITS = 10
+_QUESTION = re.compile(r"\b(isnan|isinf|isfinite)\(")
 
 Side = tuple[int, "bool | None"]
 
@@ -169,6 +171,11 @@ class InputSearch:
                 yield from skipped
                 yield trial
             skipped.clear()
+
+
+def asks_whether_finite(texts: Iterable[str]) -> bool:
+    """Return whether a marked function asks for infinite values or NaN."""
+    return any(MARK in text and _QUESTION.search(text) for text in texts)
 
 
 def limits_of(texts: Iterable[str]) -> tuple[int, ...]:

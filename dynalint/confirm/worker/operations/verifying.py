@@ -59,7 +59,7 @@ from ..comparing.differences import Equality
 from ..comparing.lockstep import Findings, run_side_by_side, try_out
 from ..comparing.observing import attempt
 from ..comparing.pairs import ComparedVersion, ObservedDifference, alike, fresh, takes_gradients
-from ..comparing.reached_code import MARK, InputSearch, Marks, Side, limits_of
+from ..comparing.reached_code import MARK, InputSearch, Marks, Side, asks_whether_finite, limits_of
 from ..comparing.trials import BASE, Trial
 from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
@@ -121,7 +121,8 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
 
 def _equality(request: Mapping[str, Any]) -> Equality:
     numbers, unmoved = frozenset(request["numbers"]), frozenset(request["unmoved"])
-    return Equality(request["exact"], numbers, unmoved, practical=request["practical"])
+    asked = asks_whether_finite(request["marked"].values())
+    return Equality(request["exact"], numbers, unmoved, practical=request["practical"], everywhere=asked)
 
 
 def _compared(pairs: Sequence[_Pair], equality: Equality, search: InputSearch) -> tuple[_Pair, Findings]:

@@ -22,6 +22,7 @@ SAME_FORM = "both branches give tensors with the same dtype, shape and device"
 NO_RAISE = "neither branch raises an exception for inputs that take the other branch"
 FINITE = "the gradient of the branch that is not selected is finite"
 
+_FORMS = frozenset("zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones new_full".split())
 _NUMBERS = (
     "both branches give numbers, and `torch.where` would create a tensor from them; write them as tensors, or use "
     "`torch.where` to compute the values that depend on them"
@@ -141,17 +142,27 @@ def _leaves(scope: Scope, name: str, branch: ast.AST, seen: tuple[str, ...]) -> 
         yield from _reads(scope, value, branch, (*seen, name))
 
 
+def gradients_read(scope: Scope, node: ast.expr, branch: ast.AST) -> set[str]:
+    """Return the source text of each tensor with gradients and of each layer that an expression reads."""
+    return set(_reads(scope, node, branch, ()))
+
+
 def _reads(scope: Scope, node: ast.AST, branch: ast.AST, seen: tuple[str, ...]) -> Iterator[str]:
     if isinstance(node, ast.Name):
         if _may_have_gradient(scope.kind(node)):
             yield from _leaves(scope, node.id, branch, seen)
     elif isinstance(node, ast.Attribute) and _is_layer_or_tensor(scope, node):
         yield scope.text(node)
-    else:
+    elif not isinstance(scope.kind(node), k.Value) and not _only_looks(scope, node):
         passive = _passive(scope, node)
         for child in ast.iter_child_nodes(node):
             if child is not passive:
                 yield from _reads(scope, child, branch, seen)
+
+
+def _only_looks(scope: Scope, node: ast.AST) -> bool:
+    """Return whether a call creates a tensor that has the form of another, and no more of it."""
+    return isinstance(node, ast.Call) and callee(scope, node).rpartition(".")[2] in _FORMS
 
 
 def _is_layer_or_tensor(scope: Scope, node: ast.Attribute) -> bool:

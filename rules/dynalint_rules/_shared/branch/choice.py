@@ -18,11 +18,11 @@ from dynalint_rules._shared.branch.branch_values import (
     BranchValue,
     alias_conditions,
     flow_of_numbers,
-    gradient_conditions,
     reads_of,
 )
 from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.number.flow import NumberFlow
 from dynalint_rules._shared.text import atom
@@ -63,7 +63,8 @@ def _chosen(scope: Scope, node: ast.IfExp, flow: NumberFlow) -> tuple[str, list[
         refuse_other_sizes(scope, sides)
         conditions += FOR_TENSORS
         conditions += alias_conditions(scope, sides, name, node)
-        conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
+        reads = [reads_of(scope, side, node) for side in sides]
+        conditions += gradients_of_both(scope, [node.test], reads, effects.layers, node)
     test = truth.without_dimensions
     texts = with_integers(sides, _sides_of(scope, node, test))
     if (found := needs_no_test(scope, tested, (node.body, node.orelse))) is not None:

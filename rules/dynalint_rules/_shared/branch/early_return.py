@@ -22,7 +22,6 @@ from dynalint_rules._shared.branch.branch_values import (
     SAME_FORM,
     BranchValue,
     alias_conditions,
-    gradient_conditions,
     reads_of,
     refuse_changed_alias,
 )
@@ -39,6 +38,7 @@ from dynalint_rules._shared.branch.choice import (
 )
 from dynalint_rules._shared.branch.counted import is_harmless_if_empty, needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.selected_names import plan_of
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import atom, held_together
@@ -134,7 +134,7 @@ class _EarlyReturn:
             changes.append((one.value, choice))
         changes += self._guarded(later)
         branches = [self._reads(expressions) for expressions in (values, list(_expressions(self.following)))]
-        self.conditions += gradient_conditions(branches, layers)
+        self.conditions += gradients_of_both(self.scope, [self.statement.test], branches, layers, self.statement)
         return changes
 
     def check_following(self) -> dict[str, None]:

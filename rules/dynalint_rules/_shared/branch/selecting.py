@@ -35,7 +35,6 @@ from dynalint_rules._shared.branch.branch_values import (
     alias_conditions,
     flow_of_numbers,
     flow_of_sum,
-    gradient_conditions,
     number_conditions,
     reads_of,
     reads_of_number,
@@ -53,6 +52,7 @@ from dynalint_rules._shared.branch.choice import (
 )
 from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.truth import Truth
 from dynalint_rules._shared.number.flow import NumberFlow
@@ -118,7 +118,8 @@ class Writer:
             # If the values are equal in all branches, the test is removed, so it must not have side effects.
             effects_of(self.scope, self.chain.tests[:1])
         self.conditions += [text for truth in truths for text in truth.selecting_conditions]
-        self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
+        reads = [*map(self._reads, chain.blocks)]
+        self.conditions += gradients_of_both(self.scope, chain.tests, reads, layers, chain.head)
 
     def _layers(self) -> dict[str, None]:
         """Ensure that all blocks, and all tests but the first, can always be evaluated. Return the called layers."""

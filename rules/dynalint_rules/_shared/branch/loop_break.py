@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
-from dynalint.rulekit import Refusal, Rewrite, rw, walk
+from dynalint.rulekit import Refusal, Rewrite, k, rw, walk
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.names import is_bound_before, is_named, is_shared, kind_left, loads, nodes_in
 from dynalint_rules._code.scope import Scope, as_tensor
@@ -34,15 +35,26 @@ _TITLE = "Run all iterations, and keep the values from where the loop would have
 
 
 def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: break` in a loop that only computes tensors, or None for any other statement."""
+    """Return the rewrite of `if test: break` in a loop that only computes tensors, or None for any other statement.
+
+    The loop is a `for`, or a `while` that counts its iterations. The longer form keeps the dtype of the computed value,
+    which autocast may make narrower than that of the value before the loop.
+    """
     loop = scope.parents[statement]
     ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
-    if not ends or not isinstance(loop, ast.For) or statement not in loop.body or is_elif(scope, statement):
+    if not ends or not isinstance(loop, ast.For | ast.While) or statement not in loop.body or is_elif(scope, statement):
         return None
-    computed = _computed(scope, loop, statement)
+    counting = _counting(scope, loop)
+    computed = None if counting is None else _computed(scope, loop, statement, counting)
     if computed is None:
         return None
-    check_rounds(scope, loop)
+    if isinstance(loop, ast.For):
+        check_rounds(scope, loop)
+    short = _all_rounds(scope, loop, statement, computed)
+    return replace(short, otherwise=_all_rounds(scope.carefully(), loop, statement, computed))
+
+
+def _all_rounds(scope: Scope, loop: ast.For | ast.While, statement: ast.If, computed: dict[str, ast.Assign]) -> Rewrite:
     kept = _kept(scope, loop, computed, statement)
     truth = truth_of(scope, statement.test)
     effects = effects_of_always(scope, [statement.test, *(one.value for one in computed.values())], statement)
@@ -64,6 +76,11 @@ def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
         reads |= reads_of(scope, sides[1], statement)
         value = held_together(scope.text(assignment.value))
         *others, _ = lines.get(assignment, [assignment])
+        if scope.careful:
+            if not isinstance(assignment.value, ast.Name):
+                new = scope.fresh_name(f"new_{name}", [settled])
+                others, value = [*others, f"{new} = {value}"], new
+            before = f"{before}.to({value}.dtype)"
         lines[assignment] = [*others, f"{name} = {scope.torch}.where({settled}, {before}, {value})"]
     conditions += gradient_conditions([set(), reads], effects.layers)
     device = next((name for name in kept if as_tensor(kind_left(scope, name, loop)) is not None), None)
@@ -74,14 +91,38 @@ def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
     return finished(scope, _TITLE, edits, conditions)
 
 
-def _computed(scope: Scope, loop: ast.For, ending: ast.If) -> dict[str, ast.Assign] | None:
+def _counting(scope: Scope, loop: ast.For | ast.While) -> ast.AST | None:
+    """Return what counts the iterations of a loop: the target of a `for`, or the last statement of `while i < n`.
+
+    The result is None for any other `while`.
+    """
+    if isinstance(loop, ast.For):
+        return loop.target
+    test, last = loop.test, loop.body[-1]
+    if loop.orelse or not isinstance(test, ast.Compare) or not isinstance(last, ast.AugAssign):
+        return None
+    below = isinstance(test.left, ast.Name) and [type(one) for one in test.ops] in ([ast.Lt], [ast.LtE])
+    steps = isinstance(last.op, ast.Add) and isinstance(last.value, ast.Constant) and last.value.value == 1
+    limit = scope.kind(test.comparators[0])
+    known = all(isinstance(one, k.Value) and one.type == "int" and one.source != "data" for one in limit.members)
+    return last if below and steps and known and ast.dump(last.target) == ast.dump(_stored(test.left)) else None
+
+
+def _stored(name: ast.expr) -> ast.Name:
+    assert isinstance(name, ast.Name)
+    return ast.Name(name.id, ast.Store())
+
+
+def _computed(
+    scope: Scope, loop: ast.For | ast.While, ending: ast.If, counting: ast.AST
+) -> dict[str, ast.Assign] | None:
     """Return the last assignment to each name in a loop, or None if it also does anything else.
 
     The result is also None if the loop uses the number of iterations.
     """
     found: dict[str, ast.Assign] = {}
     for one in loop.body:
-        if one is ending or (does_nothing(scope, one) and not isinstance(one, ast.Continue)):
+        if one in (ending, counting) or (does_nothing(scope, one) and not isinstance(one, ast.Continue)):
             continue
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
         if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name):
@@ -90,12 +131,13 @@ def _computed(scope: Scope, loop: ast.For, ending: ast.If) -> dict[str, ast.Assi
     after = loop.body[loop.body.index(ending) :]
     if any(len({one in after for one in _assignments(loop, name)}) > 1 for name in found):
         return None  # the iteration with the `break` ends with the first value
-    counted = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
-    used = any(next(loads(scope, name), None) is not None for name in counted)
-    return None if used or any(is_shared(scope, name) for name in found) else found
+    counted = {node.id for node in walk(counting) if isinstance(node, ast.Name)}
+    test = nodes_in(loop.test) if isinstance(loop, ast.While) else ()
+    used = any(node not in test for name in counted for node in loads(scope, name))
+    return None if used or counted & found.keys() or any(is_shared(scope, name) for name in found) else found
 
 
-def _kept(scope: Scope, loop: ast.For, computed: dict[str, ast.Assign], ending: ast.If) -> Sequence[str]:
+def _kept(scope: Scope, loop: ast.For | ast.While, computed: dict[str, ast.Assign], ending: ast.If) -> Sequence[str]:
     """Return the names that an iteration, or the code after the loop, reads from an earlier iteration.
 
     Raises:
@@ -116,6 +158,6 @@ def _kept(scope: Scope, loop: ast.For, computed: dict[str, ast.Assign], ending: 
     return [name for name in computed if name in kept]
 
 
-def _assignments(loop: ast.For, name: str) -> list[ast.stmt]:
+def _assignments(loop: ast.For | ast.While, name: str) -> list[ast.stmt]:
     """Return the statements in a loop's body that assign a name."""
     return [one for one in loop.body if isinstance(one, ast.Assign) and is_named(one.targets[0], name)]

@@ -19,6 +19,8 @@ from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.row_stores import filled_at_once
 from dynalint_rules._shared.number.takers import EXTREMES
 
+_AROUND = (ast.BoolOp, ast.UnaryOp, ast.Compare, ast.BinOp, ast.Call, ast.List)
+
 
 class ItemOfTensor(Rule):
     code = "DYN201"
@@ -51,7 +53,7 @@ class ItemOfTensor(Rule):
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     """Replace `.item()` with `.detach()` if every use of the number accepts a 0-dim tensor.
 
-    Other reads in the same test, `min` or `max` are replaced, too, because it can only be rewritten without any.
+    Other reads in the same test, `min`, `max` or list are replaced, too, because it can only be rewritten without any.
     """
     tensor = k.only_tensor(scope.kind(source))
     is_array = tensor is not None and tensor.array
@@ -96,14 +98,16 @@ def _position(read: tuple[ast.Call, ast.expr]) -> tuple[int, int]:
 
 
 def _others_beside(scope: Scope, node: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
-    """Return the other calls of `.item()` in the test of an `if`, or in a `min` or `max`, each with its tensor."""
+    """Return the other calls of `.item()` in the same test, `min`, `max` or list, each with its tensor."""
     top: ast.expr = node
     reads: list[ast.Call] = []
-    while isinstance(parent := scope.parents[top], ast.BoolOp | ast.UnaryOp | ast.Compare | ast.BinOp | ast.Call):
+    while isinstance(parent := scope.parents[top], _AROUND):
         if isinstance(parent, ast.Call):
             if callee(scope, parent) not in EXTREMES or len(parent.args) != 2:
                 break
             reads += [read for argument in parent.args for read in reads_among(scope, argument) if read not in reads]
+        elif isinstance(parent, ast.List):
+            reads += [read for one in parent.elts for read in reads_among(scope, one) if read not in reads]
         top = parent
     if isinstance(parent, ast.If) and parent.test is top:
         reads = [one for one in walk(top) if isinstance(one, ast.Call) and callee(scope, one) == "Tensor.item"]

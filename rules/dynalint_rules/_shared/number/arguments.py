@@ -14,7 +14,8 @@ from dynalint_rules._code.names import loads, parameters, statement_of, stores, 
 from dynalint_rules._code.passed_values import is_passed_up, parameter_of, results_on_self
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.detached import detached
-from dynalint_rules._shared.number.flow import Follower, NumberFlow
+from dynalint_rules._shared.number.flow import NumberFlow
+from dynalint_rules._shared.number.indexed import IndexFollower
 from dynalint_rules._shared.number.single_index import rolled
 from dynalint_rules._shared.number.takers import COMPARING, EXTREMES, IN_TORCH, TAKES_EITHER, WHOLE
 
@@ -22,7 +23,7 @@ _CLAMPING = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for nam
 _FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
 
 
-class CallFollower(Follower):
+class CallFollower(IndexFollower):
     """A follower that knows which calls accept a tensor instead of a number, and goes on into functions."""
 
     def argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:

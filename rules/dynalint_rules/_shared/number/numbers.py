@@ -22,12 +22,10 @@ from dynalint_rules._code.passed_values import asks_for_tensor, condition_to_rec
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.selection import refuse_counted_loops
-from dynalint_rules._shared.number.arguments import CallFollower
-from dynalint_rules._shared.number.data_slices import fixed_slices
+from dynalint_rules._shared.number.collected import CollectionFollower
 from dynalint_rules._shared.number.detached import Detached
 from dynalint_rules._shared.number.flow import DIVIDING, NumberFlow, is_whole
 from dynalint_rules._shared.number.powers import check_power
-from dynalint_rules._shared.number.single_index import as_window, with_a_dimension
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *DIVIDING)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
@@ -74,11 +72,11 @@ def flow_of_selected(scope: Scope, reads: Iterable[ast.expr], dtype: k.DType) ->
 
 
 @dataclass
-class _Follower(CallFollower):
+class _Follower(CollectionFollower):
     """Checks all uses of a number."""
 
-    def used_in(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check the node that uses a number, and the places where its result is used."""
+    def used_alone(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check the node that uses a number outside of any collection, and the places where its result is used."""
         self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):
             parent = self.scope.parents[parent]
@@ -94,8 +92,8 @@ class _Follower(CallFollower):
             self.argument(parent, node, dtype)
         elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1:
             self._formatted(parent)
-        elif isinstance(parent, ast.Slice) or self._is_index(parent, node):
-            self._index(parent, node, dtype)
+        elif isinstance(parent, ast.Slice) or self.is_index(parent, node):
+            self.index(parent, node, dtype)
         elif isinstance(parent, _BINDING | ast.Tuple | ast.List | ast.Dict | ast.Return):
             self._result(parent, node, dtype)
         elif self._decides(node):
@@ -119,47 +117,6 @@ class _Follower(CallFollower):
                 "`torch.where` instead"
             )
         self.flow.leaves = before
-
-    def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
-        """Return whether a number is one of the indices into a tensor."""
-        outer = self.scope.parents.get(parent) if isinstance(parent, ast.Tuple) else parent
-        if not isinstance(outer, ast.Subscript) or outer.value is node or outer.slice not in (parent, node):
-            return False
-        return self.scope.tensor(outer.value) is not None and not isinstance(outer.ctx, ast.Del)
-
-    def _index(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
-        subscript = parent
-        while not isinstance(subscript, ast.Subscript):
-            subscript = self.scope.parents[subscript]
-        if isinstance(parent, ast.Slice):
-            self._bound(subscript, parent, node, dtype)
-            return
-        shown = self.scope.quote(node)
-        if dtype in ("bool", "float", "complex"):
-            raise Refusal(f"{shown} is not an integer index")
-        if dtype is None:
-            self.flow.conditions[f"{shown} is an integer"] = None
-        edits, condition = with_a_dimension(self.scope, subscript, node)
-        self.flow.edits += edits
-        statement = self.scope.parents.get(subscript)
-        if isinstance(subscript.ctx, ast.Load):
-            self.flow.conditions[condition] = None
-        elif isinstance(statement, ast.Assign) and not k.is_number(self.scope.kind(statement.value)):
-            stored, taking = self.scope.quote(statement.value), self.scope.quote(subscript.value)
-            self.flow.conditions[f"{stored} has the dtype of {taking}"] = None
-
-    def _bound(self, subscript: ast.Subscript, part: ast.Slice, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check a bound of a slice, which must have the same number of elements for every value of the number."""
-        taken = self.scope.tensor(subscript.value) is not None and dtype == "int"
-        window = as_window(self.scope, subscript, part) if taken else None
-        fixed = fixed_slices(self.scope, subscript, [part]) if taken and window is None else None
-        if (found := window or fixed) is None:
-            self.refuse(part, node)
-        elif node is part.lower or fixed is not None:
-            known = [old for old, _ in self.flow.edits]
-            self.flow.edits += [one for one in found[0] if one[0] not in known]
-            self.flow.imports = self.scope.imports
-            self.flow.conditions.update(dict.fromkeys(found[1]))
 
     def _formatted(self, part: ast.FormattedValue) -> None:
         """Check an f-string.
@@ -218,11 +175,14 @@ class _Follower(CallFollower):
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
         target = statement.target
         kind = kind_of_name(self.scope, target.id, statement) if isinstance(target, ast.Name) else k.UNKNOWN
-        tensor = as_tensor(kind)
-        if tensor is None or not isinstance(statement.op, _ARITHMETIC):
-            shown = self.scope.quote(statement)
+        tensor, shown = as_tensor(kind), self.scope.quote(statement)
+        if tensor is not None and isinstance(statement.op, _ARITHMETIC):
+            self.meet(tensor, dtype, node)
+        elif k.is_number(kind) and isinstance(statement.op, ast.Add | ast.Sub):
+            self.flow.conditions[f"{shown} is the same up to rounding"] = None
+            self.follow_name(target, statement, dtype)
+        else:
             raise Refusal(f"{shown} adds up numbers; start with a tensor and add up tensors instead")
-        self.meet(tensor, dtype, node)
 
     def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
         other = comparison.comparators[0] if node is comparison.left else comparison.left

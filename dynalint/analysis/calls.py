@@ -197,12 +197,17 @@ def _any_of(
 
 
 def _may_be_meant(frame: Frame, callee: Kind, args: list[Kind], keywords: dict[str, Kind]) -> bool:
-    """Return whether the arguments fit a project function that is one of the possible callees."""
+    """Return whether the arguments fit a function or module of the project that is one of the possible callees."""
+    interpreter = frame.interpreter
+    if isinstance(callee, k.Instance) and interpreter.project.is_module_class(callee.cls) and not callee.below:
+        method = interpreter.project.find_method(callee.cls, "forward")
+        replaced = interpreter.project.find_method(callee.cls, "__call__") is not None
+        return method is None or replaced or may_take(interpreter, method, args, keywords, bound=True)
     if not isinstance(callee, k.Function) or callee.function.decorators:
         return True
     given, named = [*callee.args, *args], {**dict(callee.keywords), **keywords}
-    bound = callee.receiver is not None and frame.interpreter.method_receiver(callee.function) is not None
-    return may_take(frame.interpreter, callee.function, given, named, bound=bound)
+    bound = callee.receiver is not None and interpreter.method_receiver(callee.function) is not None
+    return may_take(interpreter, callee.function, given, named, bound=bound)
 
 
 def _is_watched(frame: Frame, callee: Kind) -> bool:

@@ -155,24 +155,32 @@ def is_taken(node: ast.AST, arm: str, function: FunctionInfo, project: Project) 
     return isinstance(node, ast.If | ast.IfExp) and _is_taken_by_default(node.test, function, project, way=chosen)
 
 
-def is_behind_flag(function: FunctionInfo, project: Project) -> bool:
-    """Return whether all callers reach a method or property only with a flag of their object that may be off."""
+def is_behind_flag(function: FunctionInfo, project: Project, state: str) -> bool:
+    """Return whether all callers reach a method or property only with a flag of their object that may be off.
+
+    `state` is a flag that the function itself changes, and which the first call finds as the constructor leaves it.
+    """
     ways = [
         (caller, way(node, project.parents(caller)))
         for caller in function.called_by
         for node in walk_function(caller.node)
         if isinstance(node, ast.Attribute) and node.attr == function.name
     ]
-    return bool(ways) and all(any(_is_open(arm, caller, project) for arm in one) for caller, one in ways)
+    return bool(ways) and all(any(_is_open(arm, caller, project, state) for arm in one) for caller, one in ways)
 
 
-def _is_open(arm: tuple[ast.AST, str], function: FunctionInfo, project: Project) -> bool:
+def _is_open(arm: tuple[ast.AST, str], function: FunctionInfo, project: Project, state: str) -> bool:
     """Return whether a branch depends on a flag of the object that does not take it by default."""
     node, field = arm
     test = node.test if isinstance(node, ast.If | ast.IfExp) else None
-    flag = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
-    own = isinstance(flag, ast.Attribute) and isinstance(flag.value, ast.Name) and flag.value.id == "self"
-    return own and not is_taken(node, field, function, project)
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    flag = test.operand if isinstance(test, ast.UnaryOp) and negated else test
+    if not isinstance(flag, ast.Attribute) or not isinstance(flag.value, ast.Name) or flag.value.id != "self":
+        return False
+    if flag.attr == state and function.owner is not None:
+        values = initial(function.owner, state, project)
+        return not all(truth_of(one) is ((field == "body") is not negated) for one in values)
+    return not is_taken(node, field, function, project)
 
 
 def _is_taken_by_default(test: ast.expr, function: FunctionInfo, project: Project, *, way: bool) -> bool:

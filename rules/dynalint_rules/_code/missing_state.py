@@ -94,7 +94,7 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
         and not any(_sets_back(statement, found, state, kinds) for _, statement in others)
         and all(node is found.statement or is_taken(node, arm, function, project) for node, arm in arms)
         and not _may_leave(event, found, project)
-        and not is_behind_flag(function, project)
+        and not is_behind_flag(function, project, state.name)
     )
 
 

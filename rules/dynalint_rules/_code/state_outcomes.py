@@ -71,11 +71,26 @@ def outcome(test: ast.expr, state: State, value: ast.expr, kinds: Kinds) -> bool
         return decisive if decisive in answers else None if None in answers else not decisive
     if is_hasattr(test):
         return True if state.is_asked_for(test) else None
+    test = _as_comparison(test, kinds)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         left, operator, right = test.left, test.ops[0], test.comparators[0]
         found = _compared(left, operator, right, state, value)
         return _compared_with_input(left, operator, right, state, value, kinds) if found is None else found
     return truth_of(value) if state.is_read_by(test) else None
+
+
+def _as_comparison(test: ast.expr, kinds: Kinds) -> ast.expr:
+    """Return `x is not None` for `exists(x)`, if that is all that the function returns."""
+    callee = kinds.get(test.func) if isinstance(test, ast.Call) and len(test.args) == 1 else None
+    if not isinstance(test, ast.Call) or not isinstance(callee, k.Function) or callee.function.owner is not None:
+        return test
+    parameters, statements = callee.function.node.args.args, callee.function.statements
+    told = statements[-1].value if statements and isinstance(statements[-1], ast.Return) else None
+    if not isinstance(told, ast.Compare) or len(statements) != 1 or len(parameters) != 1:
+        return test
+    with_none = isinstance(told.comparators[0], ast.Constant) and told.comparators[0].value is None
+    asked = isinstance(told.left, ast.Name) and told.left.id == parameters[0].arg
+    return ast.Compare(test.args[0], told.ops, told.comparators) if asked and with_none else test
 
 
 def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: State, value: ast.expr) -> bool | None:

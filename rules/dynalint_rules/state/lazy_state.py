@@ -50,10 +50,14 @@ class LazyState(Rule):
         if isinstance(event, Call):
             name = next((node.value for node in event.node.args[:1] if isinstance(node, ast.Constant)), None)
             if event.function.name != "__init__" and isinstance(name, str):
+                sure = _is_registered_once(event, name, project)
+                owner = ast.unparse(event.node.func).rpartition(".")[0]
                 yield Violation(
                     event.node,
-                    f"`{name}` is registered in compiled code, so the next call recompiles because it already exists",
+                    f"`{owner}.{name}` is registered in compiled code, so the second call finds it and recompiles",
                     help="Register it in the constructor.",
+                    category="recompile" if sure else None,
+                    severity="warning" if sure else None,
                 )
         elif isinstance(event, StateChange) and _is_moved(event, project):
             sure = project.options.get("device") == "cuda" and _is_moved_from_the_cpu(event, project)
@@ -138,6 +142,25 @@ class LazyState(Rule):
         if found is None:
             return Declined("another method tests for the state; create the state in the constructor instead")
         return _created_in_each_call(Scope.of(event, project), event, found)
+
+
+def _is_registered_once(event: Call, name: str, project: Project) -> bool:
+    """Return whether only the first call finds the name without a value, and registers one for it."""
+    if not isinstance(event.node.func, ast.Attribute) or ast.unparse(event.node.func.value) != "self":
+        return False
+    change = StateChange(
+        node=event.statement,
+        statement=event.statement,
+        function=event.function,
+        position=event.position,
+        home=k.Home("attribute", name),
+        old=k.NONE,
+        new=k.TENSOR,
+        reads_old=False,
+        fresh=False,
+    )
+    found = asking(change, project)
+    return found is not None and is_made_for_sure(change, found, project)
 
 
 def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, found: StateTest) -> Rewrite:

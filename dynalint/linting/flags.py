@@ -16,6 +16,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import Budgets
 from dynalint.linting.provisos import provisos
+from dynalint.linting.remainders import is_left_over
 from dynalint.profiling import charged
 from dynalint.rulebook.releases import holds
 from dynalint.rules import Flag, Rule
@@ -105,14 +106,14 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
     breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
     refused = {one.event for one in breaks if one.refused}
     known, skipped = provisos([flag.event for flag in breaks], refused, project)
+    sure = [flag.event for flag in breaks if flag.event not in known]
     for flag in flags:
-        if flag.category == "recompile" and flag.event in skipped:
+        if flag.category == "recompile" and (flag.event in skipped or is_left_over(flag.event, sure, project)):
             continue  # nothing is compiled after this break
         open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
         yield replace(flag, proviso=known[flag.event]) if open_ else flag
-    certain = [flag.event for flag in breaks if flag.event not in known]
     other = [flag.event for flag in flags if flag.category == "graph-break"]
-    comprehensions = find_stranded({flag.event: flag.violation.node for flag in stranded}, certain, other, project)
+    comprehensions = find_stranded({flag.event: flag.violation.node for flag in stranded}, sure, other, project)
     yield from (flag for flag in stranded if flag.event in comprehensions)
 
 

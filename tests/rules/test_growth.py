@@ -183,3 +183,23 @@ class Model(nn.Module):
         raise ValueError
 """
     assert [one.code for one in dynalint.check_source("model.py", code)] == ["DYN207"]
+
+
+@pytest.mark.parametrize(
+    ("body", "counted"),
+    [
+        ("y = x * 2; print(1); self.n += 1; return y", False),
+        ("y = x * 2; print(1); self.n += x.numel(); return y, self.n", False),
+        ("y = x * 2; print(1); self.n += 1; return y + 1", True),
+        ("y = x * self.n; print(1); self.n += 1; return y", True),
+        ("print(1); self.n += 1; return self.layer(x)", True),
+        ("y = x * 2; self.n += 1; print(1); return y", True),
+    ],
+)
+def test_count_after_the_last_operation_on_tensors(body: str, counted: bool) -> None:
+    """All were run with torch 2.13: nothing is compiled after a break that no operation follows."""
+    code = "import torch\nfrom torch import nn\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+    code += "        super().__init__()\n        self.n, self.layer = 0, nn.Linear(8, 8)\n\n"
+    lines = "".join(f"        {line}\n" for line in body.split("; "))
+    code += f"    def forward(self, x: torch.Tensor):\n{lines}"
+    assert ("DYN501" in [one.code for one in dynalint.check_source("m.py", code)]) is counted

@@ -63,15 +63,14 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
 def _entries(project: Project, cls: ClassInfo) -> tuple[str, ...]:
     """Return the methods that run when an instance of a module class is called. There are none for any other class.
 
-    A class that replaces `nn.Module.__call__` and has no `forward` is entered there.
+    A class that replaces `nn.Module.__call__` is entered there, and may still call `forward`.
     """
     of_metrics = any(name.startswith("torchmetrics.") for name in project.lineage(cls)[1])
     if of_metrics and project.find_method(cls, "forward") is None:
         return _METHODS_OF_METRICS
     if not project.is_module_class(cls):
         return ()
-    replaced = project.find_method(cls, "forward") is None and project.find_method(cls, "__call__") is not None
-    return ("__call__",) if replaced else ("forward",)
+    return ("forward",) if project.find_method(cls, "__call__") is None else ("__call__", "forward")
 
 
 def _entered(interpreter: Interpreter, cls: ClassInfo) -> list[FunctionInfo]:

@@ -52,7 +52,11 @@ def _may_be_same(node: ast.Attribute, other: FunctionInfo, function: FunctionInf
 
 
 def _is_read(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == name.rpartition(".")[2]
+    """Return whether an expression is the attribute or its name, as in `hasattr(self, "crop")`."""
+    last = name.rpartition(".")[2]
+    return (isinstance(node, ast.Attribute) and node.attr == last) or (
+        isinstance(node, ast.Constant) and node.value == last
+    )
 
 
 def _computes(node: ast.AST, kinds: Mapping[ast.AST, Kind]) -> bool:

@@ -203,3 +203,19 @@ def test_count_after_the_last_operation_on_tensors(body: str, counted: bool) -> 
     lines = "".join(f"        {line}\n" for line in body.split("; "))
     code += f"    def forward(self, x: torch.Tensor):\n{lines}"
     assert ("DYN501" in [one.code for one in dynalint.check_source("m.py", code)]) is counted
+
+
+def test_state_that_is_looked_for_before_the_break_stays_a_recompilation() -> None:
+    code = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        if not hasattr(self, "scale"):
+            print(x.sum())
+            self.scale = 2
+        return self.scale
+"""
+    assert "DYN508" in [one.code for one in dynalint.check_source("m.py", code)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Sequence
 
 from dynalint.rulekit import Replacement, SourceFile
 
@@ -12,6 +14,7 @@ WIDTH = 120
 LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr)
 """Expressions that always need parentheses when they are operands."""
 
+_COMPARISON = re.compile(r"[\w.]+ (==|!=|<|<=|>|>=) [\w.]+")
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.ListComp)
 
 
@@ -64,3 +67,15 @@ def moved_left(text: str, columns: int) -> str:
     if not all(line.startswith(" " * columns) or not line.strip() for line in others):
         return text
     return "\n".join([first, *(line[columns:] for line in others)])
+
+
+def inlined(line: str, others: Sequence[str]) -> list[str] | None:
+    """Return other code with the comparison that a line names where it is used, or None unless that is in one place.
+
+    The comparison is one of names and numbers, and the use is the first argument of a call.
+    """
+    name, _, test = line.partition(" = ")
+    uses = sum(len(re.findall(rf"\b{re.escape(name)}\b", one)) for one in others)
+    if not _COMPARISON.fullmatch(test) or uses != 1 or not any(f"({name}, " in one for one in others):
+        return None
+    return [one.replace(f"({name}, ", f"({test}, ") for one in others]

@@ -72,7 +72,7 @@ def needs_no_test(scope: Scope, test: ast.expr, values: Sequence[ast.expr]) -> t
     """
     if (condition := scaled_to_bound(scope, test, values[0], values[1])) is not None:
         return 0, condition
-    asked = None if scope.careful else _counted_by(scope, test)
+    asked = None if scope.careful else _counted_by(scope, test, soft=True)
     if asked is None:
         return None
     mask, place = asked[0], 0 if asked[1] else 1
@@ -144,7 +144,7 @@ def _quotient(scope: Scope, value: ast.expr, mask: ast.expr) -> ast.BinOp | None
         return None
     if isinstance(value.op, ast.Add | ast.Sub):
         return _quotient(scope, value.left, mask) or _quotient(scope, value.right, mask)
-    counted = _counted(scope, value.right) if isinstance(value.op, ast.Div) else None
+    counted = _counted(scope, value.right, soft=True) if isinstance(value.op, ast.Div) else None
     return value if counted is not None and ast.dump(counted) == ast.dump(mask) else None
 
 
@@ -161,41 +161,56 @@ def _terms(value: ast.expr, quotient: ast.BinOp | None, sign: int = 1) -> Iterat
         yield (sign, ast.dump(value)), value
 
 
-def _counted_by(scope: Scope, test: ast.expr) -> tuple[ast.expr, bool] | None:
-    """Return the mask if a test is only about whether it selects anything, and whether the test is true if it does."""
+def _counted_by(scope: Scope, test: ast.expr, *, soft: bool = False) -> tuple[ast.expr, bool] | None:
+    """Return the mask if a test is only about whether it selects anything, and whether the test is true if it does.
+
+    A `soft` mask may consist of weights.
+    """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        asked = _counted_by(scope, test.operand)
+        asked = _counted_by(scope, test.operand, soft=soft)
         return None if asked is None else (asked[0], not asked[1])
     positive, mask = True, None
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
         compared = (type(test.ops[0]), test.comparators[0].value)
         positive = compared in _SOMETHING
-        mask = _counted(scope, test.left) if compared in _SOMETHING | _NOTHING else None
+        exact = soft and compared not in ((ast.GtE, 1), (ast.Lt, 1))
+        mask = _counted(scope, test.left, soft=exact) if compared in _SOMETHING | _NOTHING else None
     elif isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and callee(scope, test) == "Tensor.any":
         mask = _mask(scope, test.func.value) if not test.args and not test.keywords else None
     else:
-        mask = _counted(scope, test)
+        mask = _counted(scope, test, soft=soft)
     return None if mask is None else (mask, positive)
 
 
-def _counted(scope: Scope, node: ast.expr) -> ast.expr | None:
+def _counted(scope: Scope, node: ast.expr, *, soft: bool = False) -> ast.expr | None:
     """Return the mask whose selected elements an expression counts, in any dtype, or None."""
     node = _converted(scope, node)
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     name = callee(scope, node)
     if isinstance(node.func, ast.Attribute) and name in ("Tensor.sum", "Tensor.count_nonzero") and not node.args:
-        return _mask(scope, node.func.value)
-    return _mask(scope, node.args[0]) if name in ("torch.sum", "torch.count_nonzero") and len(node.args) == 1 else None
+        return _mask(scope, node.func.value, soft=soft)
+    return (
+        _mask(scope, node.args[0], soft=soft)
+        if name in ("torch.sum", "torch.count_nonzero") and len(node.args) == 1
+        else None
+    )
 
 
-def _mask(scope: Scope, node: ast.expr) -> ast.expr | None:
-    """Return the bool tensor that an expression was converted from if it is the same wherever it is written."""
+def _mask(scope: Scope, node: ast.expr, *, soft: bool = False) -> ast.expr | None:
+    """Return the bool tensor that an expression was converted from if it is the same wherever it is written.
+
+    A `soft` mask may also be of floats, or of an unknown dtype.
+    """
     mask = _converted(scope, node)
     tensor = scope.tensor(mask)
     names = {one.id for one in walk(mask) if isinstance(one, ast.Name)} & scope.function.locals
     fixed = all(is_settled(scope, name, mask) and not may_change_in_place(scope, name) for name in names)
-    return mask if tensor is not None and tensor.dtype == "bool" and fixed else None
+    return (
+        mask
+        if tensor is not None and tensor.dtype in (("bool", "float", None) if soft else ("bool",)) and fixed
+        else None
+    )
 
 
 def _converted(scope: Scope, node: ast.expr) -> ast.expr:

@@ -41,7 +41,7 @@ from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.selected_names import plan_of
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
-from dynalint_rules._shared.text import atom, held_together
+from dynalint_rules._shared.text import atom, held_together, inlined
 
 # A `return` in one of these leaves more than the function, or the statement may raise.
 _OPAQUE = (
@@ -107,8 +107,21 @@ class _EarlyReturn:
         for name in (self.condition, *early):
             if not any(name in str(change) for _, change in changes):
                 lines = [line for line in lines if not line.startswith(f"{name} = ")]
+        lines, changes = self._inlined(lines, changes)
         edits = rw.written(self.scope.file, (self.statement, [*lines, *self.going_on]), *changes)
         return finished(self.scope, TITLE, edits, self.conditions)
+
+    def _inlined(self, lines: list[str], changes: list[rw.Change]) -> tuple[list[str], list[rw.Change]]:
+        """Write a short test where it is used if that is in one place, and it can be asked there."""
+        stated = [line for line in lines if line.startswith(f"{self.condition} = ")]
+        if not stated or not self._can_wait(self.statement.test, set(_stored(self.following))):
+            return lines, changes
+        rest = [line for line in lines if line not in stated]
+        texts = inlined(stated[0], [*rest, *(str(new) for _, new in changes)])
+        if texts is None:
+            return lines, changes
+        found = zip(changes, texts[len(rest) :], strict=True)
+        return texts[: len(rest)], [(node, text if isinstance(new, str) else new) for (node, new), text in found]
 
     def follow(
         self, values: Sequence[ast.expr], result: ast.expr | None, early: list[str], layers: dict[str, None]

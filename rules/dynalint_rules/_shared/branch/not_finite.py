@@ -7,7 +7,7 @@ own gradient is NaN too, and reaches everything that it was computed from.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dynalint.rulekit import Refusal, walk
 from dynalint_rules._code.autograd import without_gradients
@@ -20,7 +20,7 @@ _QUESTIONS = ("isnan", "isinf", "isfinite")
 
 
 def gradients_of_both(
-    scope: Scope, tests: Sequence[ast.expr], branches: Sequence[set[str]], layers: dict[str, None], branch: ast.AST
+    scope: Scope, tests: Sequence[ast.expr], branches: Iterable[set[str]], layers: dict[str, None], branch: ast.AST
 ) -> list[str]:
     """Return the conditions for tensors that only some branches read, whose gradient becomes zeros instead of None.
 
@@ -30,6 +30,7 @@ def gradients_of_both(
         Refusal: If a branch drops a tensor that a test finds not to be finite.
     """
     asked = {name for test in tests for name in _asked(scope, test, branch)}
+    branches = list(branches)
     unequal = {name for own in branches for name in own if not all(name in other for other in branches)}
     spread = sorted(asked & unequal)
     if spread and not _has_no_gradients(scope, branch):

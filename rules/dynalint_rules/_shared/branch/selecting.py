@@ -56,7 +56,7 @@ from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.truth import Truth
 from dynalint_rules._shared.number.flow import NumberFlow
-from dynalint_rules._shared.text import held_together, indentation, inner_indentation, moved_left
+from dynalint_rules._shared.text import held_together, indentation, inlined, inner_indentation, moved_left
 
 # With more of them, the new code is harder to read than the branch.
 _MOST_GUARDS = 4
@@ -96,10 +96,8 @@ class Writer:
         self.plan = plan_of(self.scope, chain)
         self.guards = [self._guards(block) for block in chain.blocks]
         if sum(map(len, self.guards)) > _MOST_GUARDS:
-            raise Refusal(
-                f"more than {_MOST_GUARDS} operations are not defined for all inputs; move the branch into a function, "
-                "and pass it operands that are harmless where the test selects the other branch"
-            )
+            many = f"more than {_MOST_GUARDS} operations are not defined for all inputs"
+            raise Refusal(f"{many}; move the branch into a function")
         results = [block.result for block in chain.blocks if block.result is not None]
         choices = len(self.plan.rows) + len(self.plan.temporaries) + _choices(results)
         bind = choices > 1 or any(not one.least for own in self.guards for one in own)
@@ -111,14 +109,15 @@ class Writer:
         if results:
             self.lines.append(f"return {self._result(results)}")
         for line in named:
-            name = line.partition(" = ")[0]
-            if not any(name in other for other in self.lines if other is not line):
+            if not any(line.partition(" = ")[0] in other for other in self.lines if other is not line):
                 self.lines.remove(line)
         if not any(self.tests[0] in line for line in self.lines):
             # If the values are equal in all branches, the test is removed, so it must not have side effects.
             effects_of(self.scope, self.chain.tests[:1])
+        if len(self.lines) == 2 and named:
+            self.lines = inlined(self.lines[0], self.lines[1:]) or self.lines
         self.conditions += [text for truth in truths for text in truth.selecting_conditions]
-        reads = [*map(self._reads, chain.blocks)]
+        reads = map(self._reads, chain.blocks)
         self.conditions += gradients_of_both(self.scope, chain.tests, reads, layers, chain.head)
 
     def _layers(self) -> dict[str, None]:

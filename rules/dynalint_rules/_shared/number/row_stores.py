@@ -2,11 +2,14 @@
 
 for i, length in enumerate(lengths.tolist()):   mask[torch.arange(mask.shape[1]) >= lengths.unsqueeze(1)] = True
     mask[i, length:] = True
+
+If the statement before creates the mask, it becomes `mask = torch.arange(n) >= lengths.unsqueeze(1)`.
 """
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.calls import callee
@@ -51,12 +54,61 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
     )
     places = f"{scope.torch}.arange({rows}.shape[1], device={rows}.device)"
     chosen, number = f"{places} {sign} {column}", scope.text(value)
+    if (new := _new_mask(scope, loop, filled, value)) is not None:
+        compared = f"{scope.torch}.arange({new.size}{new.device}) {sign} {column}"
+        line = f"{rows} = ({compared}).{new.conversion}" if new.conversion else f"{rows} = {compared}"
+        edits = rw.written(scope.file, (new.statement, []), (loop, [line]))
+        return Rewrite("Compare all rows at once", "conditional", edits, (every,), scope.imports)
     lines = [f"{rows}[{chosen}] = {number}"]
     if loop.col_offset + len(lines[0]) > _LONGEST_LINE:
         name = scope.fresh_name("inside" if from_start else "outside")
         lines = [f"{name} = {chosen}", f"{rows}[{name}] = {number}"]
     edits = rw.written(scope.file, (loop, lines))
     return Rewrite("Fill all rows at once", "conditional", edits, (every,), scope.imports)
+
+
+@dataclass(frozen=True)
+class _NewMask:
+    """The statement that creates a mask of two dimensions, all false or 0, with the code of its second size and device.
+
+    `conversion` is the call of the method that gives a bool tensor its dtype.
+    """
+
+    statement: ast.Assign
+    size: str
+    device: str
+    conversion: str
+
+
+def _new_mask(scope: Scope, loop: ast.For, filled: ast.Name, value: ast.expr) -> _NewMask | None:
+    """Return how the mask that a loop sets to true or 1 was created, if that is in the statement before the loop."""
+    around = (getattr(scope.parents[loop], field, None) for field in ("body", "orelse", "finalbody"))
+    block = next(one for one in around if isinstance(one, list) and loop in one)
+    match block[block.index(loop) - 1] if loop is not block[0] else None:
+        case ast.Assign([ast.Name(name)], ast.Call(args=sizes, keywords=keywords) as call) as made if name == filled.id:
+            given = {one.arg: one.value for one in keywords}
+        case _:
+            return None
+    size, kind = _second_size(scope, sizes), scope.tensor(call)
+    if callee(scope, call) != "torch.zeros" or size is None or kind is None or not given.keys() <= {"dtype", "device"}:
+        return None
+    if not isinstance(value, ast.Constant) or value.value != 1 or kind.dtype not in ("bool", "float"):
+        return None
+    conversion = f"to({scope.text(given['dtype'])})" if "dtype" in given else "float()"
+    device = f", device={scope.text(given['device'])}" if "device" in given else ""
+    return _NewMask(made, size, device, "" if kind.dtype == "bool" else conversion)
+
+
+def _second_size(scope: Scope, sizes: list[ast.expr]) -> str | None:
+    """Return the code of the second of two sizes: `zeros(n, m)`, `zeros((n, m))` or `zeros(x.shape[:2])`."""
+    match sizes:
+        case [_, second]:
+            return scope.text(second)
+        case [ast.Tuple([_, second]) | ast.List([_, second])]:
+            return scope.text(second)
+        case [ast.Subscript(ast.Attribute(attr="shape") as shape, ast.Slice(None, ast.Constant(2), None))]:
+            return f"{scope.text(shape)}[1]"
+    return None
 
 
 def _column_of(scope: Scope, lengths: ast.expr, *, flat: bool = False) -> str:

@@ -218,6 +218,10 @@ class CallFollower(IndexFollower):
         if results is None or scope.function.qualname in self.functions:
             shown = scope.quote(node)
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both together")
+        declared = getattr(scope.function.node, "returns", None)
+        if isinstance(declared, ast.Name) and declared.id in ("int", "float", "bool"):
+            shown = f"`{scope.function.name}` is declared to return `{declared.id}`"
+            raise Refusal(f"{shown}; change the annotation to `torch.Tensor` first")
         self.flow.conditions[
             f"no code outside this project uses the result of `{scope.function.name}` as a Python number"
         ] = None

@@ -161,6 +161,17 @@ def test_inputs_that_are_not_finite_count_where_the_code_asks_for_them(prove: Pr
         assert prove(model(old), (old, new), safety="conditional", practical=True).outcome == outcome
 
 
+def test_state_may_keep_a_wider_dtype_under_autocast(prove: Prove) -> None:
+    old = "top = h.detach().max()\nif top > self.top:\n    self.top = top\nh = h + self.top"
+    code = model(old).replace("self.n = 0", 'self.n = 0\n        self.register_buffer("top", torch.zeros(()))')
+    for new, outcome in (
+        ("torch.maximum(self.top, top)", "proven"),
+        ("torch.maximum(self.top, top).double()", "refuted"),
+    ):
+        edit = ("if top > self.top:\n    self.top = top", f"self.top = {new}")
+        assert prove(code, edit, safety="conditional", practical=True).outcome == outcome
+
+
 def test_numbers_are_compared_within_tolerances_where_equality_is_practical(prove: Prove) -> None:
     old, new = "h = h / 3", "h = h * (1 / 3)"
     assert prove(model(old), (old, new)).outcome == "refuted"

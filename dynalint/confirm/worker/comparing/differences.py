@@ -48,17 +48,16 @@ class Equality:
     `exact` requires identical numbers. Otherwise, numbers must agree within the precision of their dtype. Autograd does
     not guarantee the order in which it sums gradients, so even if `exact` is true, gradients may differ by a sum's
     rounding. `numbers` are attributes in which a 0-dim tensor may replace a Python number, and `OUTPUT` if it also may
-    in the output. `unmoved` are attributes
-    whose tensor may keep its device and dtype, if equality is practical. `compiled` allows what a
-    compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical` allows
-    what a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero gradients instead of none
-    (if a parameter gets no gradient or an output requires none), a separate output instead of one that shared memory, a
-    quotient of tensors instead of a ZeroDivisionError, and warnings about a variance of too few elements.
-    `computed_in` is a dtype that all numbers were computed in, so they only have to agree within its precision.
-    `converted` allows an output of zeros, which a branch may return instead of a result, to have the result's dtype.
-    `any_float` ignores the elements of floating-point tensors. If `backward` is false, there is no backward pass, so
-    that it does not matter in practice whether an output requires a gradient. If `everywhere` is true, results also
-    have to be equal on inputs that are infinite or NaN, because the code asks for them.
+    in the output. `unmoved` are attributes whose tensor may keep its device and dtype, if equality is practical, and
+    under `autocast` all may keep a wider dtype. `compiled` allows what a compiler needs: rounding, zero gradients
+    instead of none, its own exceptions, views and effects. `practical` allows what a reviewer would: numbers within the
+    tolerances of `torch.testing.assert_close`, zero gradients instead of none (if a parameter gets no gradient or an
+    output requires none), a separate output instead of one that shared memory, a quotient of tensors instead of a
+    ZeroDivisionError, and warnings about a variance of too few elements. `computed_in` is a dtype that all numbers were
+    computed in, so they only have to agree within its precision. `converted` allows an output of zeros, which a branch
+    may return instead of a result, to have the result's dtype. `any_float` ignores the elements of floating-point
+    tensors. If `backward` is false, it does not matter in practice whether an output requires a gradient. `everywhere`
+    requires equal results for infinite inputs and NaN, too, because the code asks for them.
     """
 
     exact: bool = True
@@ -71,6 +70,7 @@ class Equality:
     any_float: bool = False
     backward: bool = True
     everywhere: bool = False
+    autocast: bool = False
 
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
@@ -83,8 +83,7 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
         outputs = as_numbers(*outputs) if OUTPUT in equality.numbers else outputs
         checks += [("output", *outputs), ("input", one.inputs, other.inputs)]
     for where, left, right in checks:
-        found = _differ(where, left, right, equality, set())
-        if found:
+        if found := _differ(where, left, right, equality, set()):
             return found
     found = _gradients_differ(one, other, equality) if one.error is None else None
     found = found or _states_differ(one, other, equality)
@@ -230,11 +229,10 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
         left, right = one.state[name], other.state[name]
         if number:
             left, right = as_numbers(left, right)
-        unmoved = equality.practical and name.rpartition(".")[2] in equality.unmoved
-        if unmoved and isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+        unmoved = equality.autocast or name.rpartition(".")[2] in equality.unmoved
+        if equality.practical and unmoved and isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
             right = right.to(left)
-        found = _differ(_kept(name), left, right, equality, set())
-        if found:
+        if found := _differ(_kept(name), left, right, equality, set()):
             return found
     return None
 

@@ -94,7 +94,8 @@ class Pair:
             _set_modes(self._modes[index])
             seen.append(_observed(subject, function, trial, self._change, training=self._training))
             self._modes[index] = _modes(function)
-        return difference(seen[0], seen[1], self.equality), seen[0], seen[1]
+        equality = replace(self.equality, autocast=self._change is not None and self._change.autocast)
+        return difference(seen[0], seen[1], equality), seen[0], seen[1]
 
     def probe(self) -> Callable[[Trial], None]:
         """Return a function that runs trials on another copy of the first callable, without observing them."""

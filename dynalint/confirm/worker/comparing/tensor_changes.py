@@ -8,6 +8,8 @@ import torch
 
 Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
+_NARROW = (torch.uint8, torch.int8, torch.int16)
+
 
 def same(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
     """Return the tensor unchanged."""
@@ -70,7 +72,9 @@ def lowest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
 
 
 def highest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
-    """Return the tensor filled with its largest integer."""
+    """Return the tensor filled with its largest integer, or with that of its dtype if sums of it soon overflow."""
+    if tensor.dtype in _NARROW:
+        return torch.full_like(tensor, torch.iinfo(tensor.dtype).max)
     return torch.full_like(tensor, int(tensor.max())) if tensor.numel() else tensor
 
 

@@ -6,15 +6,18 @@ for _ in range(self.steps):                  for _ in range(self.steps):
     if (new - x).norm() < self.tol:              settled = settled | ((new - x).norm() < self.tol)
         break                                    x = torch.where(settled, x, new)
     x = new
+
+Under autocast, what layers compute may have a narrower dtype than the value before the loop, which is then converted.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.names import is_bound_before, is_named, is_shared, kind_left, loads, nodes_in
 from dynalint_rules._code.scope import Scope, as_tensor
@@ -26,19 +29,20 @@ from dynalint_rules._shared.branch.branch_values import (
     gradient_conditions,
     reads_of,
 )
-from dynalint_rules._shared.branch.choice import finished, require_tensors
+from dynalint_rules._shared.branch.choice import GUARD_ORDERS, finished, rendered, require_tensors
+from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.loop_return import check_rounds
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import held_together
 
+_PRODUCTS = frozenset("matmul mm bmm mv addmm baddbmm einsum linear bilinear conv1d conv2d conv3d".split())
 _TITLE = "Run all iterations, and keep the values from where the loop would have ended"
 
 
 def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of `if test: break` in a loop that only computes tensors, or None for any other statement.
 
-    The loop is a `for`, or a `while` that counts its iterations. The longer form keeps the dtype of the computed value,
-    which autocast may make narrower than that of the value before the loop.
+    The loop is a `for`, or a `while` that counts its iterations.
     """
     loop = scope.parents[statement]
     ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
@@ -50,18 +54,13 @@ def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     if isinstance(loop, ast.For):
         check_rounds(scope, loop)
-    short = _all_rounds(scope, loop, statement, computed)
-    return replace(short, otherwise=_all_rounds(scope.carefully(), loop, statement, computed))
-
-
-def _all_rounds(scope: Scope, loop: ast.For | ast.While, statement: ast.If, computed: dict[str, ast.Assign]) -> Rewrite:
     kept = _kept(scope, loop, computed, statement)
     truth = truth_of(scope, statement.test)
     effects = effects_of_always(scope, [statement.test, *(one.value for one in computed.values())], statement)
     conditions, reads = list(truth.selecting_conditions), set[str]()
     settled = scope.fresh_name("settled")
     lines: dict[ast.stmt, list[str | ast.stmt]] = {statement: [f"{settled} = {settled} | {truth.operand}"]}
-    first = loop.body[0]
+    first, narrows = loop.body[0], bool(effects.layers) or any(map(partial(_multiplies, scope), computed.values()))
     for name in kept:
         assignment, before = computed[name], name
         if assignment is not _assignments(loop, name)[0]:
@@ -74,14 +73,20 @@ def _all_rounds(scope: Scope, loop: ast.For | ast.While, statement: ast.If, comp
         conditions += [*require_tensors(scope, sides), *FOR_TENSORS]
         conditions += alias_conditions(scope, sides, name, loop)
         reads |= reads_of(scope, sides[1], statement)
-        value = held_together(scope.text(assignment.value))
+        value = _protected(scope, assignment.value, settled)
         *others, _ = lines.get(assignment, [assignment])
-        if scope.careful:
+        if narrows:
             if not isinstance(assignment.value, ast.Name):
                 new = scope.fresh_name(f"new_{name}", [settled])
                 others, value = [*others, f"{new} = {value}"], new
             before = f"{before}.to({value}.dtype)"
+            conditions.append(f"under autocast, `{name}` may have the dtype of {scope.quote(assignment.value)}")
         lines[assignment] = [*others, f"{name} = {scope.torch}.where({settled}, {before}, {value})"]
+    for one in loop.body:
+        if isinstance(one, ast.Assign) and not any(one is computed[name] for name in kept):
+            value = _protected(scope, one.value, settled)
+            if value != held_together(scope.text(one.value)):
+                lines[one] = [*lines.get(one, [one])[:-1], f"{scope.text(one.targets[0])} = {value}"]
     conditions += gradient_conditions([set(), reads], effects.layers)
     device = next((name for name in kept if as_tensor(kind_left(scope, name, loop)) is not None), None)
     if device is None:
@@ -89,6 +94,20 @@ def _all_rounds(scope: Scope, loop: ast.For | ast.While, statement: ast.If, comp
     start = f"{settled} = {scope.torch}.zeros((), dtype={scope.torch}.bool, device={device}.device)"
     edits = rw.written(scope.file, (loop, [start, loop]), *lines.items())
     return finished(scope, _TITLE, edits, conditions)
+
+
+def _protected(scope: Scope, value: ast.expr, settled: str) -> str:
+    """Return the code of a value whose gradient is finite where it is not selected, as after a search has converged."""
+    guard = f"{scope.torch}.where({settled}, {GUARD_ORDERS[1]})"
+    return held_together(rendered(scope, value, guarded_operands(scope, value), guard))
+
+
+def _multiplies(scope: Scope, assignment: ast.Assign) -> bool:
+    """Return whether autocast may compute a value in half precision, because it multiplies matrices."""
+    nodes = list(walk(assignment.value))
+    called = {callee(scope, one).rpartition(".")[2] for one in nodes if isinstance(one, ast.Call)}
+    products = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.MatMult) for one in nodes)
+    return products or not called.isdisjoint(_PRODUCTS)
 
 
 def _counting(scope: Scope, loop: ast.For | ast.While) -> ast.AST | None:

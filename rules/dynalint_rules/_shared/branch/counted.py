@@ -133,7 +133,7 @@ def _has_factor(scope: Scope, node: ast.expr, mask: ast.expr) -> bool:
         return _has_factor(scope, node.left, mask) or _has_factor(scope, node.right, mask)
     if isinstance(node, ast.Call) and callee(scope, node) == "torch.where" and len(node.args) == 3:
         return _is_zero(scope, node.args[2]) and _has_factor(scope, node.args[0], mask)
-    return ast.dump(_converted(scope, node)) == ast.dump(mask)
+    return ast.dump(converted(scope, node)) == ast.dump(mask)
 
 
 def _quotient(scope: Scope, value: ast.expr, mask: ast.expr) -> ast.BinOp | None:
@@ -184,7 +184,7 @@ def _counted_by(scope: Scope, test: ast.expr, *, soft: bool = False) -> tuple[as
 
 def _counted(scope: Scope, node: ast.expr, *, soft: bool = False) -> ast.expr | None:
     """Return the mask whose selected elements an expression counts, in any dtype, or None."""
-    node = _converted(scope, node)
+    node = converted(scope, node)
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     name = callee(scope, node)
@@ -202,7 +202,7 @@ def _mask(scope: Scope, node: ast.expr, *, soft: bool = False) -> ast.expr | Non
 
     A `soft` mask may also be of floats, or of an unknown dtype.
     """
-    mask = _converted(scope, node)
+    mask = converted(scope, node)
     tensor = scope.tensor(mask)
     names = {one.id for one in walk(mask) if isinstance(one, ast.Name)} & scope.function.locals
     fixed = all(is_settled(scope, name, mask) and not may_change_in_place(scope, name) for name in names)
@@ -213,7 +213,7 @@ def _mask(scope: Scope, node: ast.expr, *, soft: bool = False) -> ast.expr | Non
     )
 
 
-def _converted(scope: Scope, node: ast.expr) -> ast.expr:
+def converted(scope: Scope, node: ast.expr) -> ast.expr:
     """Return the expression that a value with the same elements was converted from."""
     while True:
         if isinstance(node, ast.Name) and (value := only_value(scope, node.id, node)) is not None:

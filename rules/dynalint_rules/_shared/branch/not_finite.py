@@ -7,15 +7,19 @@ own gradient is NaN too, and reaches everything that it was computed from.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from dynalint.rulekit import Refusal, walk
+from dynalint.rulekit import Refusal, walk, walk_function
 from dynalint_rules._code.autograd import without_gradients
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.names import only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.branch_values import gradient_conditions, gradients_read
+from dynalint_rules._shared.branch.counted import converted
+from dynalint_rules._shared.branch.domain import guarded_operands
 
+_WHOLE = ("any", "all", "min", "amin", "abs")
 _QUESTIONS = ("isnan", "isinf", "isfinite")
 
 
@@ -27,7 +31,8 @@ def gradients_of_both(
     `branches` are results of `reads_of`, and `layers` are called modules that may have parameters.
 
     Raises:
-        Refusal: If a branch drops a tensor that a test finds not to be finite.
+        Refusal: If a branch drops a tensor that a test finds not to be finite, or to be computed from a division by
+            zero, for example.
     """
     asked = {name for test in tests for name in _asked(scope, test, branch)}
     branches = list(branches)
@@ -38,7 +43,66 @@ def gradients_of_both(
             f"where the test finds NaN, `torch.where` would also make the gradient of `{spread[0]}` NaN; prevent NaN "
             "before it arises, or skip the step outside the compiled code"
         )
+    _refuse_spoilt(scope, tests, branch)
     return gradient_conditions(branches, layers)
+
+
+def _refuse_spoilt(scope: Scope, tests: Sequence[ast.expr], branch: ast.AST) -> None:
+    """Ensure that no test comes too late for what was computed before it, as in `m = s / n` before `if n == 0:`.
+
+    Raises:
+        Refusal: If an operand that a test asks about has no finite gradient in an earlier statement.
+    """
+    asked = {ast.dump(converted(scope, one)) for test in tests for one in _decisive(test)}
+    for operand, name, value in (found for dump in asked for found in _protected_late(scope).get(dump, ())):
+        if value.lineno < getattr(branch, "lineno", 0) and only_value(scope, name, branch) is value:
+            raise Refusal(
+                f"the gradient of `{name}` is not finite where {scope.quote(operand)} is what the test asks for; protect "
+                "that operand instead, as in `x / torch.where(test, 1, n)`"
+            )
+
+
+def _decisive(test: ast.expr) -> Iterator[ast.expr]:
+    """Yield what a test compares, and what it asks about as a whole."""
+    yield test
+    for node in walk(test):
+        if isinstance(node, ast.Compare):
+            yield from (node.left, *node.comparators)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _WHOLE:
+            yield node.func.value
+
+
+def _protected_late(scope: Scope) -> dict[str, list[tuple[ast.expr, str, ast.expr]]]:
+    """Return the operands in assigned values whose gradient is not finite everywhere, by what a test may ask about.
+
+    Each comes with the name and the value. The mask whose elements an operand counts is a key, too.
+    """
+    known: dict[object, dict[str, list[tuple[ast.expr, str, ast.expr]]]] = scope.function.known
+    if _protected_late in known:
+        return known[_protected_late]
+    found = known[_protected_late] = defaultdict(list)
+    for node in walk_function(scope.function.node):
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                for operand in _operands(scope, value):
+                    for form in _forms(scope, operand):
+                        found[ast.dump(form)].append((operand, name, value))
+    return found
+
+
+def _operands(scope: Scope, value: ast.expr) -> list[ast.expr]:
+    try:
+        return [one.node for one in guarded_operands(scope, value)]
+    except Refusal:
+        return []
+
+
+def _forms(scope: Scope, operand: ast.expr) -> Iterator[ast.expr]:
+    """Yield what a test may ask about instead of an operand: its value, and the mask whose elements it counts."""
+    value = converted(scope, operand)
+    yield value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "sum":
+        yield converted(scope, value.func.value)
 
 
 def _asked(scope: Scope, test: ast.expr, branch: ast.AST) -> Iterator[str]:

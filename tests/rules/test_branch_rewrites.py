@@ -1152,6 +1152,11 @@ def test_what_may_be_anything_is_declined(side: str) -> None:
     assert "cannot tell whether" in reason(f"return {side}", head=UNKNOWN)
 
 
+def test_names_that_give_each_other_their_value_are_followed_once() -> None:
+    body = "w = y[0]\nfor _ in range(2):\n    z = w + 1\n    w = z * 2\nreturn z if x.sum() > 0 else z - 1"
+    assert "cannot tell whether" in reason(body, head=UNKNOWN)
+
+
 # Tests of which the answer is known.
 
 

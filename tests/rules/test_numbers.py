@@ -712,6 +712,10 @@ def test_nothing_reads_the_list_that_gets_a_number(use: str) -> None:
     [
         "seen = []\nseen.append(s)\nreturn x, seen",
         "seen = []\nseen.append(s)\nreturn x * len(seen) * sorted(seen)[0]",
+        "seen = []\nseen.append(s if flag else 0.0)\nreturn x * torch.tensor(seen)",
+        "seen = {'s': s}\nseen['s'] += 1\nreturn x * seen['s']",
+        "seen = {'s': s}\nif flag:\n    seen['s'] = 1.0\nreturn x * seen['s']",
+        "seen = torch.tensor(s)\nseen += 1\nreturn x * seen",
         "global seen\nseen = []\nseen.append(s)\nreturn x * sum(seen)",
         "seen = []\nseen.append(s)\nseen.append(flag)\nreturn x * max(seen)",
         "seen = {}\nseen['s'] = s\nreturn x * seen[flag]",

@@ -11,25 +11,25 @@ from dynalint_rules._code.scope import Scope
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
 
-def given_tensor(scope: Scope, node: ast.expr) -> str | None:
+def given_tensor(scope: Scope, node: ast.expr, seen: frozenset[str] = frozenset()) -> str | None:
     """Return the argument that makes a value a tensor if it is one itself, or None.
 
     The value is the argument, or arithmetic with it. The argument is one of a root, required, and without an
-    annotation.
+    annotation. Names that were `seen` are not followed again.
     """
     kind = scope.kind(node)
     if not isinstance(kind, k.Unknown) or kind.compared:
         return None
     if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
-        return given_tensor(scope, node.left) or given_tensor(scope, node.right)
+        return given_tensor(scope, node.left, seen) or given_tensor(scope, node.right, seen)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return given_tensor(scope, node.operand)
-    if not isinstance(node, ast.Name):
+        return given_tensor(scope, node.operand, seen)
+    if not isinstance(node, ast.Name) or node.id in seen:
         return None
     if kind.parameter == node.id:
         return node.id if is_required(scope, node.id) else None
     value = only_value(scope, node.id, node)
-    return None if value is None else given_tensor(scope, value)
+    return None if value is None else given_tensor(scope, value, seen | {node.id})
 
 
 def is_required(scope: Scope, name: str) -> bool:

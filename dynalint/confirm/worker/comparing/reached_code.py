@@ -6,7 +6,6 @@ import ast
 import builtins
 import contextlib
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ MARK = "__dynalint_side__"
 _ALWAYS_COMPARED = 2
 _STEPS_IN_ANY_CASE = 100
 _MOST_LIMITS = 10
-_QUESTION = re.compile(r"\b(isnan|isinf|isfinite)\(")
+_QUESTIONS = frozenset({"isnan", "isinf", "isfinite"})
 
 Side = tuple[int, "bool | None"]
 
@@ -175,18 +174,20 @@ class InputSearch:
 
 def asks_whether_finite(texts: Iterable[str]) -> bool:
     """Return whether a marked function asks for infinite values or NaN."""
-    return any(MARK in text and _QUESTION.search(text) for text in texts)
+    calls = (node.func for function in _marked(texts) for node in ast.walk(function) if isinstance(node, ast.Call))
+    names = (call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls)
+    return not _QUESTIONS.isdisjoint(names)
 
 
 def limits_of(texts: Iterable[str]) -> tuple[int, ...]:
     """Return the integers in comparisons in marked functions, because a counter may be compared with them."""
-    functions = (
-        node
-        for text in texts
-        if MARK in text
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and MARK in ast.dump(node)
-    )
-    compared = (node for function in functions for node in ast.walk(function) if isinstance(node, ast.Compare))
+    compared = (node for function in _marked(texts) for node in ast.walk(function) if isinstance(node, ast.Compare))
     numbers = (one.value for node in compared for one in ast.walk(node) if isinstance(one, ast.Constant))
     return tuple(sorted({one for one in numbers if type(one) is int and one > 1}))[:_MOST_LIMITS]
+
+
+def _marked(texts: Iterable[str]) -> Iterator[ast.AST]:
+    for text in texts:
+        for node in ast.walk(ast.parse(text)) if MARK in text else ():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and MARK in ast.dump(node):
+                yield node

@@ -164,7 +164,7 @@ def _terms(value: ast.expr, quotient: ast.BinOp | None, sign: int = 1) -> Iterat
 def _counted_by(scope: Scope, test: ast.expr, *, soft: bool = False) -> tuple[ast.expr, bool] | None:
     """Return the mask if a test is only about whether it selects anything, and whether the test is true if it does.
 
-    A `soft` mask may consist of weights.
+    A `soft` mask may consist of zeros and ones.
     """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         asked = _counted_by(scope, test.operand, soft=soft)
@@ -200,17 +200,16 @@ def _counted(scope: Scope, node: ast.expr, *, soft: bool = False) -> ast.expr | 
 def _mask(scope: Scope, node: ast.expr, *, soft: bool = False) -> ast.expr | None:
     """Return the bool tensor that an expression was converted from if it is the same wherever it is written.
 
-    A `soft` mask may also be of floats, or of an unknown dtype.
+    A `soft` mask may also be an argument that is called a mask, of zeros and ones in any dtype.
     """
     mask = converted(scope, node)
     tensor = scope.tensor(mask)
     names = {one.id for one in walk(mask) if isinstance(one, ast.Name)} & scope.function.locals
     fixed = all(is_settled(scope, name, mask) and not may_change_in_place(scope, name) for name in names)
-    return (
-        mask
-        if tensor is not None and tensor.dtype in (("bool", "float", None) if soft else ("bool",)) and fixed
-        else None
-    )
+    if tensor is None or not fixed:
+        return None
+    given = isinstance(mask, ast.Name) and mask.id in parameters(scope) and "mask" in mask.id.lower()
+    return mask if tensor.dtype == "bool" or (soft and given and tensor.dtype in ("float", None)) else None
 
 
 def converted(scope: Scope, node: ast.expr) -> ast.expr:

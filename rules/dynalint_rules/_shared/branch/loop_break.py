@@ -153,7 +153,9 @@ def _computed(
     counted = {node.id for node in walk(counting) if isinstance(node, ast.Name)}
     test = nodes_in(loop.test) if isinstance(loop, ast.While) else ()
     used = any(node not in test for name in counted for node in loads(scope, name))
-    return None if used or counted & found.keys() or any(is_shared(scope, name) for name in found) else found
+    return (
+        None if used or counted & found.keys() or any(is_shared(scope, name) for name in {*found, *counted}) else found
+    )
 
 
 def _kept(scope: Scope, loop: ast.For | ast.While, computed: dict[str, ast.Assign], ending: ast.If) -> Sequence[str]:

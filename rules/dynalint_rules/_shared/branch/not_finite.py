@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dynalint.rulekit import Refusal, walk, walk_function
 from dynalint_rules._code.autograd import without_gradients
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.names import only_value
+from dynalint_rules._code.names import only_value, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.branch_values import gradient_conditions, gradients_read
 from dynalint_rules._shared.branch.counted import converted
@@ -57,8 +57,8 @@ def _refuse_spoilt(scope: Scope, tests: Sequence[ast.expr], branch: ast.AST) -> 
     for operand, name, value in (found for dump in asked for found in _protected_late(scope).get(dump, ())):
         if value.lineno < getattr(branch, "lineno", 0) and only_value(scope, name, branch) is value:
             raise Refusal(
-                f"the gradient of `{name}` is not finite where {scope.quote(operand)} is what the test asks for; protect "
-                "that operand instead, as in `x / torch.where(test, 1, n)`"
+                f"the gradient of `{name}` is not finite where {scope.quote(operand)} is what the test asks for; "
+                "protect that operand instead, as in `x / torch.where(test, 1, n)`"
             )
 
 
@@ -105,14 +105,22 @@ def _forms(scope: Scope, operand: ast.expr) -> Iterator[ast.expr]:
         yield converted(scope, value.func.value)
 
 
-def _asked(scope: Scope, test: ast.expr, branch: ast.AST) -> Iterator[str]:
-    """Yield the tensors with gradients of which a test asks whether they are finite."""
+def _asked(scope: Scope, test: ast.expr, branch: ast.AST, seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the tensors with gradients of which a test asks whether they are finite: `isnan(x)`, or `x != x`.
+
+    Names that were `seen` are not followed again.
+    """
     for node in walk(test):
-        if isinstance(node, ast.Name) and (value := only_value(scope, node.id, branch)) is not None:
-            yield from _asked(scope, value, branch)
+        if isinstance(node, ast.Name) and node.id not in seen:
+            for store in stores(scope, node.id):
+                statement = scope.parents[store]
+                if isinstance(statement, ast.Assign):
+                    yield from _asked(scope, statement.value, branch, seen | {node.id})
         elif isinstance(node, ast.Call) and callee(scope, node).rpartition(".")[2] in _QUESTIONS:
             for part in (*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])):
                 yield from gradients_read(scope, part, branch)
+        elif isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0]):
+            yield from gradients_read(scope, node.left, branch)
 
 
 def _has_no_gradients(scope: Scope, node: ast.AST) -> bool:

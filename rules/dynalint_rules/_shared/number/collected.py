@@ -14,10 +14,9 @@ from dynalint.rulekit import k, rw
 from dynalint_rules._code.calls import callee, reads_among
 from dynalint_rules._code.names import is_shared, loads, only_value
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.number.arguments import CallFollower
 from dynalint_rules._shared.number.takers import EXTREMES
-
-_COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,23 @@ class CollectionFollower(CallFollower):
         Raises:
             Refusal: If a use of an item or a sum needs a number.
         """
-        if isinstance(parent, ast.Call) and parent.args == [node] and self._makes_tensor(parent):
+        alone = isinstance(parent, ast.Call) and parent.args == [node] and self._makes_tensor(parent)
+        if isinstance(parent, ast.Call) and alone and not _is_changed(self.scope, parent):
             self.flow.edits.append((parent, rw.kept(self.scope.file, node)))
             return True
         place = _place_of(self.scope, parent, node)
         uses = [] if place is None else [*_uses(self.scope, place.collection)]
         if place is None or not uses or not all(self._accepts(use, place) for use in uses):
             return False
+        if any(callee(self.scope, one) == "builtins.sum" for use in uses if (one := self._call_of(use)) is not None):
+            self.widen(node, dtype)
         for use in uses:
             self._follow(use, place, dtype)
         return True
+
+    def _call_of(self, use: ast.expr) -> ast.Call | None:
+        parent = self.scope.parents[use]
+        return parent if isinstance(parent, ast.Call) else None
 
     def _accepts(self, use: ast.expr, place: _Place) -> bool:
         """Return whether the node that uses a collection can have tensors in it."""
@@ -106,16 +112,36 @@ def _place_of(scope: Scope, parent: ast.AST, node: ast.expr) -> _Place | None:
             return _Place(parent, elts.index(node))
         case ast.Dict(keys=keys, values=values) if node in values:
             key = keys[values.index(node)]
-            return _Place(parent, key.value) if isinstance(key, ast.Constant) else None
+            statement = scope.parents[parent]
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            once = not isinstance(target, ast.Name) or _is_only(scope, parent, target.id, key)
+            return _Place(parent, key.value) if isinstance(key, ast.Constant) and once else None
         case ast.ListComp(elt=elt) | ast.GeneratorExp(elt=elt) if elt is node:
             return _Place(parent)
         case ast.Call(func=ast.Attribute(ast.Name() as name, "append"), args=[one]) if one is node:
             made = only_value(scope, name.id, parent)
             return _Place(made) if isinstance(made, ast.List) and isinstance(scope.parents[parent], ast.Expr) else None
-        case ast.Assign(targets=[ast.Subscript(ast.Name() as name, ast.Constant(key))]):
+        case ast.Assign(targets=[ast.Subscript(ast.Name() as name, ast.Constant() as key)]):
             made = only_value(scope, name.id, parent)
-            return _Place(made, key) if isinstance(made, ast.Dict) else None
+            return (
+                _Place(made, key.value) if isinstance(made, ast.Dict) and _is_only(scope, made, name.id, key) else None
+            )
     return None
+
+
+def _is_only(scope: Scope, made: ast.Dict, name: str, key: ast.expr | None) -> bool:
+    """Return whether an item of a dict is set once."""
+    around = (scope.parents[use] for use in loads(scope, name))
+    stored = [one.slice for one in around if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)]
+    keys = [ast.dump(one) for one in (*made.keys, *stored) if one is not None]
+    return key is not None and keys.count(ast.dump(key)) == 1
+
+
+def _is_changed(scope: Scope, call: ast.Call) -> bool:
+    """Return whether the result of a call, which is a copy, may be changed in place."""
+    statement = scope.parents[call]
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    return isinstance(target, ast.Name) and may_change_in_place(scope, target.id)
 
 
 def _uses(scope: Scope, collection: ast.expr) -> Iterator[ast.expr]:
@@ -133,6 +159,7 @@ def _uses(scope: Scope, collection: ast.expr) -> Iterator[ast.expr]:
 def _is_added_to(scope: Scope, use: ast.expr) -> bool:
     parent = scope.parents[use]
     stored = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store) and parent.value is use
+    stored = stored and isinstance(scope.parents[parent], ast.Assign)
     return stored or _appended(scope, use) is not None
 
 
@@ -148,8 +175,8 @@ def _appended(scope: Scope, use: ast.expr) -> ast.expr | None:
 
 def _has_only_numbers(scope: Scope, collection: ast.expr) -> bool:
     """Return whether all items of a collection are replaced at the same time, so that they can be stacked."""
-    if isinstance(collection, _COMPREHENSIONS):
-        return isinstance(collection, ast.ListComp)
+    if isinstance(collection, ast.ListComp):
+        return bool(reads_among(scope, collection.elt))
     if not isinstance(collection, ast.List | ast.Tuple):
         return False
     statement = scope.parents[collection]
@@ -157,4 +184,5 @@ def _has_only_numbers(scope: Scope, collection: ast.expr) -> bool:
         return not isinstance(statement, ast.Assign) and all(reads_among(scope, one) for one in collection.elts)
     assert isinstance(statement, ast.Assign)
     items = [_appended(scope, one) for target in statement.targets for one in loads(scope, ast.unparse(target))]
-    return len([one for one in items if one is not None]) == 1
+    added = [one for one in items if one is not None]
+    return len(added) == 1 and bool(reads_among(scope, added[0]))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from dynalint.rulekit import Refusal, Safety, k, rw
+from dynalint.rulekit import Refusal, Safety, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import SHOWS
 from dynalint_rules._code.precision import is_double, is_nonzero
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.size_arguments import SIZES
 
+_FRACTIONS = frozenset("mean nanmean std var norm logsumexp".split())
 DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 _NUMBERS = ("builtins.int", "builtins.float", "builtins.bool", "builtins.round")
 
@@ -89,6 +90,15 @@ class Follower:
         if divides and (node is operation.right or not is_nonzero(other)):
             self.flow.conditions[f"{self.scope.quote(operation.right)} is not zero in {shown}"] = None
 
+    def widen(self, node: ast.expr, dtype: k.DType | None) -> None:
+        """Convert a number that others are added to, which Python does without limits, to 32 bits or 64."""
+        if dtype == "float" or (dtype is None and _is_fraction(node)):
+            self.flow.edits.append((node, rw.calling("float")))
+        elif dtype != "int" or not self.wide:
+            raise Refusal(
+                f"sums of {self.scope.quote(node)} may not fit its dtype; convert it with `.float()` or `.long()`"
+            )
+
     def keep_narrow(self, operation: ast.BinOp, node: ast.expr, other: ast.expr, dtype: k.DType | None) -> None:
         """Convert a float32 number to the dtype of another tensor without dimensions, such as a bfloat16 loss.
 
@@ -137,6 +147,12 @@ class Follower:
         """
         called = callee(self.scope, parent) if isinstance(parent, ast.Call) else ""
         raise Refusal(_why_not(self.scope, parent, node, called))
+
+
+def _is_fraction(node: ast.expr) -> bool:
+    """Return whether a number is read from a mean, for example, which integers do not have."""
+    called = (one.attr for one in walk(node) if isinstance(one, ast.Attribute))
+    return not _FRACTIONS.isdisjoint(called)
 
 
 def _holder_of_dtype(scope: Scope, node: ast.expr) -> ast.Name | ast.Attribute | None:

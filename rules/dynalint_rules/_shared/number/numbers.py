@@ -178,11 +178,21 @@ class _Follower(CollectionFollower):
         tensor, shown = as_tensor(kind), self.scope.quote(statement)
         if tensor is not None and isinstance(statement.op, _ARITHMETIC):
             self.meet(tensor, dtype, node)
-        elif k.is_number(kind) and isinstance(statement.op, ast.Add | ast.Sub):
+        elif k.is_number(kind) and isinstance(statement.op, ast.Add | ast.Sub) and self._only_grows(target):
+            self.widen(node, dtype)
             self.flow.conditions[f"{shown} is the same up to rounding"] = None
             self.follow_name(target, statement, dtype)
         else:
             raise Refusal(f"{shown} adds up numbers; start with a tensor and add up tensors instead")
+
+    def _only_grows(self, target: ast.expr) -> bool:
+        """Return whether a sum starts as a constant, and nothing keeps it, because adding to a tensor changes it."""
+        uses = self.scope.names.get(target.id, []) if isinstance(target, ast.Name) else []
+        around = [(use, self.scope.parents[use]) for use in uses]
+        kept = (ast.Assign, ast.AnnAssign, ast.Tuple, ast.List, ast.Dict, ast.keyword, ast.Call)
+        starts = [one for use, one in around if isinstance(one, ast.Assign) and use in one.targets]
+        constant = all(isinstance(one.value, ast.Constant) for one in starts)
+        return constant and not any(isinstance(one, kept) for _, one in around if one not in starts)
 
     def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
         other = comparison.comparators[0] if node is comparison.left else comparison.left

@@ -101,6 +101,8 @@ def _new_mask(scope: Scope, loop: ast.For, filled: ast.Name, value: ast.expr) ->
 
 def _second_size(scope: Scope, sizes: list[ast.expr]) -> str | None:
     """Return the code of the second of two sizes: `zeros(n, m)`, `zeros((n, m))` or `zeros(x.shape[:2])`."""
+    if any(isinstance(one, ast.Starred) for size in sizes for one in walk(size)):
+        return None
     match sizes:
         case [_, second]:
             return scope.text(second)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dynalint.rulekit import Refusal, walk, walk_function
 from dynalint_rules._code.autograd import without_gradients
-from dynalint_rules._code.calls import callee
 from dynalint_rules._code.names import only_value, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.branch_values import gradient_conditions, gradients_read
@@ -34,7 +33,7 @@ def gradients_of_both(
         Refusal: If a branch drops a tensor that a test finds not to be finite, or to be computed from a division by
             zero, for example.
     """
-    asked = {name for test in tests for name in _asked(scope, test, branch)}
+    asked = {name for test in tests for name in _asked(scope, test, branch, set())} if _questions(scope) else set()
     branches = list(branches)
     unequal = {name for own in branches for name in own if not all(name in other for other in branches)}
     spread = sorted(asked & unequal)
@@ -105,22 +104,38 @@ def _forms(scope: Scope, operand: ast.expr) -> Iterator[ast.expr]:
         yield converted(scope, value.func.value)
 
 
-def _asked(scope: Scope, test: ast.expr, branch: ast.AST, seen: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the tensors with gradients of which a test asks whether they are finite: `isnan(x)`, or `x != x`.
+def _questions(scope: Scope) -> list[ast.expr]:
+    """Return where a function asks whether something is finite: `isnan(x)`, or `x != x`."""
+    known: dict[object, list[ast.expr]] = scope.function.known
+    if _questions not in known:
+        known[_questions] = [
+            one for one in walk(scope.function.node) if isinstance(one, ast.expr) and _is_question(one)
+        ]
+    return known[_questions]
 
-    Names that were `seen` are not followed again.
-    """
+
+def _is_question(node: ast.expr) -> bool:
+    if isinstance(node, ast.Compare):
+        return ast.dump(node.left) == ast.dump(node.comparators[0])
+    called = node.func if isinstance(node, ast.Call) else None
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in _QUESTIONS
+
+
+def _asked(scope: Scope, test: ast.expr, branch: ast.AST, seen: set[str]) -> Iterator[str]:
+    """Yield the tensors with gradients that a test asks about, also through names that were not `seen` yet."""
     for node in walk(test):
         if isinstance(node, ast.Name) and node.id not in seen:
+            seen.add(node.id)
             for store in stores(scope, node.id):
                 statement = scope.parents[store]
                 if isinstance(statement, ast.Assign):
-                    yield from _asked(scope, statement.value, branch, seen | {node.id})
-        elif isinstance(node, ast.Call) and callee(scope, node).rpartition(".")[2] in _QUESTIONS:
-            for part in (*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])):
-                yield from gradients_read(scope, part, branch)
-        elif isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0]):
-            yield from gradients_read(scope, node.left, branch)
+                    yield from _asked(scope, statement.value, branch, seen)
+        elif node in _questions(scope):
+            operands = [node.left] if isinstance(node, ast.Compare) else [*getattr(node, "args", ())]
+            operands += [node.func.value] if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else []
+            for operand in operands:
+                yield from gradients_read(scope, operand, branch)
 
 
 def _has_no_gradients(scope: Scope, node: ast.AST) -> bool:

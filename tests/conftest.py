@@ -133,10 +133,13 @@ def _half(item: pytest.Item) -> str:
     return "dynamo" if marked or "torch_is_no_burden" in getattr(item, "fixturenames", ()) else "static"
 
 
-def pytest_collection_finish() -> None:
-    """Collect garbage less often, and never look through the tests themselves: it took a sixth of the time."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Collect garbage less often, and never look through the tests themselves: it took a sixth of the time.
+
+    What torch leaves behind has to go sooner.
+    """
     gc.freeze()
-    gc.set_threshold(100_000)
+    gc.set_threshold(100_000 if session.config.getoption("--half") == "static" else 10_000)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,6 +18,7 @@ from dynalint_rules._shared.branch.branch_values import gradient_conditions, gra
 from dynalint_rules._shared.branch.counted import converted
 from dynalint_rules._shared.branch.domain import guarded_operands
 
+# A test of their results is one of the tensor itself.
 _WHOLE = ("any", "all", "min", "amin", "abs")
 _QUESTIONS = ("isnan", "isinf", "isfinite")
 
@@ -53,7 +54,7 @@ def _refuse_spoilt(scope: Scope, tests: Sequence[ast.expr], branch: ast.AST) -> 
         Refusal: If an operand that a test asks about has no finite gradient in an earlier statement.
     """
     asked = {ast.dump(converted(scope, one)) for test in tests for one in _decisive(test)}
-    for operand, name, value in (found for dump in asked for found in _protected_late(scope).get(dump, ())):
+    for operand, name, value in (found for dump in asked for found in _unprotected(scope).get(dump, ())):
         if value.lineno < getattr(branch, "lineno", 0) and only_value(scope, name, branch) is value:
             raise Refusal(
                 f"the gradient of `{name}` is not finite where {scope.quote(operand)} is what the test asks for; "
@@ -71,15 +72,15 @@ def _decisive(test: ast.expr) -> Iterator[ast.expr]:
             yield node.func.value
 
 
-def _protected_late(scope: Scope) -> dict[str, list[tuple[ast.expr, str, ast.expr]]]:
+def _unprotected(scope: Scope) -> dict[str, list[tuple[ast.expr, str, ast.expr]]]:
     """Return the operands in assigned values whose gradient is not finite everywhere, by what a test may ask about.
 
     Each comes with the name and the value. The mask whose elements an operand counts is a key, too.
     """
     known: dict[object, dict[str, list[tuple[ast.expr, str, ast.expr]]]] = scope.function.known
-    if _protected_late in known:
-        return known[_protected_late]
-    found = known[_protected_late] = defaultdict(list)
+    if _unprotected in known:
+        return known[_unprotected]
+    found = known[_unprotected] = defaultdict(list)
     for node in walk_function(scope.function.node):
         match node:
             case ast.Assign([ast.Name(name)], value):

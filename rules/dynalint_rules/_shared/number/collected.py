@@ -45,23 +45,25 @@ class CollectionFollower(CallFollower):
         Raises:
             Refusal: If a use of an item or a sum needs a number.
         """
-        alone = isinstance(parent, ast.Call) and parent.args == [node] and self._makes_tensor(parent)
-        if isinstance(parent, ast.Call) and alone and not _is_changed(self.scope, parent):
-            self.flow.edits.append((parent, rw.kept(self.scope.file, node)))
-            return True
+        if isinstance(parent, ast.Call) and parent.args == [node] and _makes_tensor(self.scope, parent):
+            return self._is_made_alone(parent, node)
         place = _place_of(self.scope, parent, node)
         uses = [] if place is None else [*_uses(self.scope, place.collection)]
         if place is None or not uses or not all(self._accepts(use, place) for use in uses):
             return False
-        if any(callee(self.scope, one) == "builtins.sum" for use in uses if (one := self._call_of(use)) is not None):
+        if any(_is_sum(self.scope, self.scope.parents[use]) for use in uses):
             self.widen(node, dtype)
         for use in uses:
             self._follow(use, place, dtype)
         return True
 
-    def _call_of(self, use: ast.expr) -> ast.Call | None:
-        parent = self.scope.parents[use]
-        return parent if isinstance(parent, ast.Call) else None
+    def _is_made_alone(self, call: ast.Call, node: ast.expr) -> bool:
+        """Replace `torch.tensor(number)` with the tensor, unless it is a copy that may be changed in place."""
+        if _is_changed(self.scope, call):
+            return False
+        self._stays_alike(call)
+        self.flow.edits.append((call, rw.kept(self.scope.file, node)))
+        return True
 
     def _accepts(self, use: ast.expr, place: _Place) -> bool:
         """Return whether the node that uses a collection can have tensors in it."""
@@ -72,7 +74,7 @@ class CollectionFollower(CallFollower):
         if not isinstance(parent, ast.Call) or parent.args != [use] or isinstance(place.collection, ast.Dict):
             return False
         name = callee(self.scope, parent)
-        if self._makes_tensor(parent) or (name in EXTREMES and not parent.keywords):
+        if _makes_tensor(self.scope, parent) or (name in EXTREMES and not parent.keywords):
             return _has_only_numbers(self.scope, place.collection)
         return name in ("builtins.sum", "builtins.len") and not parent.keywords
 
@@ -84,7 +86,7 @@ class CollectionFollower(CallFollower):
             return
         assert isinstance(parent, ast.Call)
         name = callee(self.scope, parent)
-        if name == "builtins.sum":
+        if _is_sum(self.scope, parent):
             self.flow.conditions[f"{self.scope.quote(parent)} is the same up to rounding"] = None
             self.climb(parent, dtype)
         elif name != "builtins.len":
@@ -95,14 +97,19 @@ class CollectionFollower(CallFollower):
                 self.flow.edits.append((parent, rw.method(stacked, name.rpartition(".")[2])))
                 self.climb(parent, dtype)
             else:  # `torch.tensor` makes float32 of floats of any precision
+                self._stays_alike(parent)
                 self.flow.edits.append((parent, rw.method(stacked, "float") if dtype == "float" else stacked))
 
-    def _makes_tensor(self, call: ast.Call) -> bool:
-        """Return whether a call is `torch.tensor(...)`, on the device of the numbers as far as a run can show."""
-        made = callee(self.scope, call) == "torch.tensor" and {one.arg for one in call.keywords} <= {"device"}
-        if made:
-            self.flow.conditions[f"the dtype and device of {self.scope.quote(call)} stay the same"] = None
-        return made
+    def _stays_alike(self, call: ast.Call) -> None:
+        self.flow.conditions[f"the dtype and device of {self.scope.quote(call)} stay the same"] = None
+
+
+def _makes_tensor(scope: Scope, call: ast.Call) -> bool:
+    return callee(scope, call) == "torch.tensor" and {one.arg for one in call.keywords} <= {"device"}
+
+
+def _is_sum(scope: Scope, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and callee(scope, node) == "builtins.sum"
 
 
 def _place_of(scope: Scope, parent: ast.AST, node: ast.expr) -> _Place | None:

@@ -1127,7 +1127,7 @@ UNKNOWN = HEAD.replace("y: torch.Tensor", "y")
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("return y + 1.5 if x.sum() > 0 else x", "`y` is a tensor"),
+        ("return y + 1.5 if x.sum() > 0 else x", "`y + 1.5` is a tensor"),
         ("return y ** 2 if x.sum() > 0 else x", "`y ** 2` is a tensor"),
         ("if x.sum() > 0:\n    y = x * 2\nreturn y", "`y` is a tensor"),
         ("if x.sum() > 0:\n    return y\nz = x * 2\nreturn z", "`y` is a tensor"),
@@ -1142,6 +1142,7 @@ def test_what_stands_beside_a_tensor_may_be_one(body: str, told: str) -> None:
 @pytest.mark.parametrize(
     "side",
     [
+        "y if x.sum() > 0 else y + 1",
         "y[0] if x.sum() > 0 else y[0] + 1",
         "y[0] / y[0] if x.sum() > 0 else x",
         "y ** -1 if x.sum() > 0 else x",

@@ -14,7 +14,7 @@ _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 def given_tensor(scope: Scope, node: ast.expr, seen: frozenset[str] = frozenset()) -> str | None:
     """Return the argument that makes a value a tensor if it is one itself, or None.
 
-    The value is the argument, or arithmetic with it. The argument is one of a root, required, and without an
+    The value is the argument, or arithmetic with it. The argument is the first of a root, required, and without an
     annotation. Names that were `seen` are not followed again.
     """
     kind = scope.kind(node)
@@ -33,7 +33,12 @@ def given_tensor(scope: Scope, node: ast.expr, seen: frozenset[str] = frozenset(
 
 
 def is_required(scope: Scope, name: str) -> bool:
-    """Return whether a parameter of a root is a positional one without a default or an annotation."""
-    given = [*scope.function.node.args.posonlyargs, *scope.function.node.args.args]
-    required = given[: len(given) - len(scope.function.node.args.defaults)]
-    return scope.function.caller is None and any(one.arg == name and one.annotation is None for one in required)
+    """Return whether a parameter of a root is the first one, without a default or an annotation.
+
+    Later ones are often numbers, such as a scale.
+    """
+    function = scope.function
+    given = [*function.node.args.posonlyargs, *function.node.args.args]
+    required = given[: len(given) - len(function.node.args.defaults)]
+    first = required[int(function.owner is not None) :][:1]
+    return function.caller is None and any(one.arg == name and one.annotation is None for one in first)

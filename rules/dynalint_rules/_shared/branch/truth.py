@@ -75,7 +75,8 @@ class Truth:
     def negated(self) -> Truth:
         """The truth of the negated test."""
         if self.opposite is not None:
-            return replace(self.opposite, conditions=self.conditions, shown=self.shown)
+            back = self.opposite.opposite or self
+            return replace(self.opposite, conditions=self.conditions, opposite=back, shown=self.shown)
         return Truth(f"~{self.operand}", False, self.scalar, self.conditions, self, self.shown)
 
 

@@ -27,13 +27,13 @@ def given_tensor(scope: Scope, node: ast.expr, seen: frozenset[str] = frozenset(
     if not isinstance(node, ast.Name) or node.id in seen:
         return None
     if kind.parameter == node.id:
-        return node.id if is_required(scope, node.id) else None
+        return node.id if is_first_argument(scope, node.id) else None
     value = only_value(scope, node.id, node)
     return None if value is None else given_tensor(scope, value, seen | {node.id})
 
 
-def is_required(scope: Scope, name: str) -> bool:
-    """Return whether a parameter of a root is the first one, without a default or an annotation.
+def is_first_argument(scope: Scope, name: str) -> bool:
+    """Return whether a name is the first parameter of a root, without a default or an annotation.
 
     Later ones are often numbers, such as a scale.
     """

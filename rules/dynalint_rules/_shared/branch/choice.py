@@ -9,7 +9,7 @@ from dynalint.rulekit import Refusal, Replacement, Rewrite, Safety, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
-from dynalint_rules._code.given import given_tensor, is_required
+from dynalint_rules._code.given import given_tensor, is_first_argument
 from dynalint_rules._code.names import loads
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.blocks import parts_of_test
@@ -174,7 +174,7 @@ def _given(scope: Scope, side: BranchValue) -> str | None:
     if side.node is not None:
         return given_tensor(scope, side.node)
     unchanged = side.name is not None and side.kind == k.Unknown(side.name)
-    return side.name if unchanged and is_required(scope, str(side.name)) else None
+    return side.name if unchanged and is_first_argument(scope, str(side.name)) else None
 
 
 def _takes_numbers(scope: Scope, side: BranchValue, numbers: Sequence[k.Kind]) -> bool:

@@ -173,8 +173,8 @@ def _counted_by(scope: Scope, test: ast.expr, *, soft: bool = False) -> tuple[as
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
         compared = (type(test.ops[0]), test.comparators[0].value)
         positive = compared in _SOMETHING
-        exact = soft and compared not in ((ast.GtE, 1), (ast.Lt, 1))
-        mask = _counted(scope, test.left, soft=exact) if compared in _SOMETHING | _NOTHING else None
+        with_zero = compared not in ((ast.GtE, 1), (ast.Lt, 1))
+        mask = _counted(scope, test.left, soft=soft and with_zero) if compared in _SOMETHING | _NOTHING else None
     elif isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and callee(scope, test) == "Tensor.any":
         mask = _mask(scope, test.func.value) if not test.args and not test.keywords else None
     else:
@@ -190,11 +190,9 @@ def _counted(scope: Scope, node: ast.expr, *, soft: bool = False) -> ast.expr | 
     name = callee(scope, node)
     if isinstance(node.func, ast.Attribute) and name in ("Tensor.sum", "Tensor.count_nonzero") and not node.args:
         return _mask(scope, node.func.value, soft=soft)
-    return (
-        _mask(scope, node.args[0], soft=soft)
-        if name in ("torch.sum", "torch.count_nonzero") and len(node.args) == 1
-        else None
-    )
+    if name in ("torch.sum", "torch.count_nonzero") and len(node.args) == 1:
+        return _mask(scope, node.args[0], soft=soft)
+    return None
 
 
 def _mask(scope: Scope, node: ast.expr, *, soft: bool = False) -> ast.expr | None:

@@ -64,7 +64,10 @@ def if_not_empty(frame: Frame, node: ast.expr) -> bool | None:
     """
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         callee = evaluate(frame, node.func)
-        asked = returned_value(callee.function) if isinstance(callee, k.Function) else None
+        if not isinstance(callee, k.Function):
+            return None
+        frame.interpreter.project.asked.add((returned_value, callee.function))
+        asked = returned_value(callee.function)
         return None if asked is None else _if_counted(asked)
     return _if_counted(node)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
@@ -23,9 +23,11 @@ _SPELLED = [re.compile(rf"{word}(?<!\w{word})\b") for word in _WORDS]
 _PLACES = ("torch.compile", "torch.compiler.", "torch._dynamo.", "torch._utils.is_compiling")
 
 
-def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[CompilerUse]:
-    """Yield each use of a part of torch's compiler in the checked files."""
-    for module in list(project.modules.values()):
+def compiler_uses(
+    project: Project, interpreter: Interpreter, modules: Collection[ModuleInfo] | None = None
+) -> Iterator[CompilerUse]:
+    """Yield each use of a part of torch's compiler in the checked files, or in those of some modules."""
+    for module in list(project.modules.values() if modules is None else modules):
         if "torch" not in module.file.text or not project.is_checked(module.file) or not _spells(module.file.text):
             continue
         aliases = _aliases(module)

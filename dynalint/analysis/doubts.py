@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
@@ -44,12 +45,15 @@ def suggests_eager(callee: str) -> bool:
 
 def _doubt_from(event: Event) -> str:
     """Describe what an event shows its code to be doing, or return an empty string if the code may well be compiled."""
-    if not isinstance(event, Call):
-        return ""
-    if event.callee.startswith(_DRAWING):
+    return _doubt_from_call(event.callee) if isinstance(event, Call) else ""
+
+
+@cache
+def _doubt_from_call(callee: str) -> str:
+    if callee.startswith(_DRAWING):
         return "draws"
     # Code that creates an optimizer steps it, too, and may do so in a closure.
-    return "steps an optimizer" if _OPTIMIZERS.fullmatch(event.callee) else _TOLD.get(event.callee, "")
+    return "steps an optimizer" if _OPTIMIZERS.fullmatch(callee) else _TOLD.get(callee, "")
 
 
 def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -> dict[FunctionInfo, str]:
@@ -62,6 +66,13 @@ def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -
 
 
 def _doubt(interpreter: Interpreter, root: FunctionInfo) -> str:
+    known = interpreter.doubts.get(root)  # The bodies of functions do not matter, so it is kept in the editor.
+    if known is None:
+        known = interpreter.doubts[root] = _doubt_from_head(interpreter, root)
+    return known or interpreter.forwards.get(root, "")
+
+
+def _doubt_from_head(interpreter: Interpreter, root: FunctionInfo) -> str:
     project = interpreter.project
     if is_test(root.file.path):
         return "is in a test"
@@ -69,7 +80,7 @@ def _doubt(interpreter: Interpreter, root: FunctionInfo) -> str:
         return "distributes a model over devices"
     if _takes_module(interpreter, root):
         return "takes a model as an argument"
-    return "takes text" if _takes_text(interpreter, root) else interpreter.forwards.get(root, "")
+    return "takes text" if _takes_text(interpreter, root) else ""
 
 
 def _takes_module(interpreter: Interpreter, function: FunctionInfo) -> bool:

@@ -79,6 +79,8 @@ def _same(frame: Frame, found: Subject) -> Iterator[Subject]:
     seen: set[FunctionInfo] = set()
     while True:
         getter = _getter(frame, cls, found.attribute)
+        if getter is not None:
+            frame.interpreter.project.asked.add((returned_value, getter))
         value = None if getter is None or found.asks != "bool" else returned_value(getter)
         if getter is None or value is None or getter in seen:
             return
@@ -170,6 +172,7 @@ def passed_on(frame: Frame, callee: k.Function, node: ast.Call | None) -> Enviro
         return {}
     own = receiver_name(function)
     found: Environment = {}
+    frame.interpreter.project.asked.add((tested_subjects, function))
     for one in tested_subjects(function, own):
         if one.attribute is not None:
             answer = _look_up(frame, one) if on_self else None

@@ -79,7 +79,7 @@ def call_function(
     if context.running and context.returns is NOTHING:
         return UNKNOWN if _is_constructor(function) else NOTHING
     made_of = callee.receiver.members if callee.receiver is not None else ()
-    if made_of and all(isinstance(one, k.Class) for one in made_of) and _makes_instance(function):
+    if made_of and all(isinstance(one, k.Class) for one in made_of) and makes_instance(function):
         return k.join_all([new_instance(frame, one.cls) for one in made_of if isinstance(one, k.Class)])
     declared = getattr(function.node, "returns", None)
     if declared is not None and isinstance(context.returns, k.Unknown):
@@ -108,7 +108,7 @@ def new_instance(frame: Frame, cls: ClassInfo) -> k.Instance:
     return k.Instance(cls, made)
 
 
-def _makes_instance(function: FunctionInfo) -> bool:
+def makes_instance(function: FunctionInfo) -> bool:
     """Return whether a method is an alternative constructor, which only returns results of `cls(...)`."""
     arguments = function.node.args.args
     if not has_decorator(function, "classmethod") or not arguments:

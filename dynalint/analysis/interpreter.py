@@ -61,6 +61,7 @@ class Interpreter:
         self.compiled: dict[Kind, None] = {}
         self.unpacked: set[ast.expr] = set()
         self.forwards: dict[FunctionInfo, str] = {}
+        self.doubts: dict[FunctionInfo, str] = {}
         self.scripts: set[FunctionInfo | None] = set()
         self.hooked: set[tuple[ClassInfo, str]] = set()
         self.hooks: dict[tuple[ClassInfo, str], dict[tuple[str, Kind], None]] = {}

@@ -15,6 +15,7 @@ from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind
+from dynalint.analysis.reach import returned_value
 from dynalint.analysis.signatures import parameter_default
 from dynalint.analysis.steps import walk
 from dynalint.analysis.subjects import is_none, tested_name
@@ -247,6 +248,7 @@ def _narrow_call(frame: Frame, node: ast.Call, truth_: bool, *, among: bool = Fa
         elif callee.name == "torch.is_tensor":
             _refine(frame, node.args[0], lambda kind: of_type(frame.interpreter.project, kind, _TENSOR_TYPE, truth_))
     elif isinstance(callee, k.Function) and len(node.args) == 1:
+        frame.interpreter.project.asked.add((returned_value, callee.function))
         is_none = _tests_for_none(callee.function.node)
         if is_none is not None:
             _refine(frame, node.args[0], _as_none if is_none is truth_ else lambda kind: k.without(kind, "none"))

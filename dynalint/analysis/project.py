@@ -44,6 +44,8 @@ class Project(Hierarchy):
     _parents: dict[FunctionInfo, dict[ast.AST, ast.AST]] = field(default_factory=dict)
     _mentioning: dict[str, tuple[int, list[ModuleInfo]]] = field(default_factory=dict)
     _uses: dict[str, list[tuple[SourceFile, FunctionInfo | None, ast.Attribute]]] = field(default_factory=dict)
+    asked: set[tuple[object, FunctionInfo]] = field(default_factory=set)
+    """What the interpretation of other functions has found out from a function's text (see `analysis.revision`)."""
     answers: dict[object, Any] = field(default_factory=dict)
     """What rules have found out about the whole project."""
 

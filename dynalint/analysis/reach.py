@@ -52,6 +52,7 @@ def _read_by_getter(project: Project, cls: ClassInfo, getter: FunctionInfo, seen
     if getter in seen:
         return _NOTHING
     seen.add(getter)
+    project.asked.add((returned_value, getter))
     value = returned_value(getter)
     pending: list[ast.AST] = [getter.node if value is None else value]
     while pending:
@@ -157,6 +158,7 @@ def _changed_by_body(project: Project, cls: ClassInfo, method: FunctionInfo, see
     if method in seen:
         return _NOTHING
     seen.add(method)
+    project.asked.add((direct_changes, method))
     own = receiver_name(method)
     if own is None or "staticmethod" in method.decorators or "classmethod" in method.decorators:
         return _NOTHING

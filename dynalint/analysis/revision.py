@@ -12,7 +12,7 @@ A function that has the same code on other lines keeps its results. Its records 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from dynalint.analysis.build import build_module
 from dynalint.analysis.documented import documented
 from dynalint.analysis.events import Event
+from dynalint.analysis.functions import makes_instance
 from dynalint.analysis.hooks import puts_in_place
 from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, ModuleInfo
 from dynalint.analysis.interpreter import Interpreter
@@ -38,8 +39,7 @@ _COMPUTED = {
     ClassInfo: ("writers", "annotated"),
     FunctionInfo: ("decorators", "defaults", "locals"),
 }
-# The bodies of functions with these decorators or names are also read where the function is not called.
-_READ = frozenset({"property", "cached_property", "classmethod"})
+# The bodies of functions with these names are also read where the function is not called.
 _READ_BY_NAME = frozenset({"__getattr__", "__getattribute__"})
 
 
@@ -166,19 +166,22 @@ class _Edit:
         self._quoted = "quoted" in module.__dict__  # otherwise, no function has asked
         self._meaning = self._meaning_now()
 
-    def _meaning_now(self) -> list[object]:
-        """Return what other functions read from the module's text."""
+    def _meaning_now(self) -> dict[object, object]:
+        """Return what other functions may read from the module's text."""
         module, text = self._module, self._module.file.text
         found: list[object] = [module.may_disable, "torch" in text, compiling_places(text)]
         found += [self._interpreter.scopes.written_globals(module), module.quoted if self._quoted else ()]
         found += [{name: [*by] for name, by in cls.writers.items()} for cls in module.classes]
         found += [is_small(function) for function, _ in self._nodes]
-        return [*found, *map(_meaning, self._changed)]
+        found += map(_meaning, self._changed)
+        asked = ((what, function) for function in self._changed for what in _ASKED)
+        return {None: found, **{(what, function): _ASKED[what](function) for what, function in asked}}
 
     @property
     def means_the_same(self) -> bool:
         """Whether other functions read the same from the module's text as before."""
-        return self._meaning == self._meaning_now()
+        kept = {None, *self._project.asked}
+        return all(value == self._meaning[key] for key, value in self._meaning_now().items() if key in kept)
 
     def moved(self) -> Iterator[tuple[ast.AST, ast.AST]]:
         """Transfer what is recorded about functions that have only moved to their new nodes, and yield these."""
@@ -292,9 +295,17 @@ def _stores(function: FunctionInfo) -> bool:
 
 def _meaning(function: FunctionInfo) -> tuple[object, ...]:
     """Return what other functions read from the text of a function."""
-    if function.decorators & _READ:
-        raise Different
-    value, own = returned_value(function), receiver_name(function)
-    returned = None if value is None else ast.dump(value)
-    changes, subjects = direct_changes(function), tested_subjects(function, own)
-    return returned, changes, subjects, documented(function), _stores(function), registering(function)
+    return documented(function), _stores(function), registering(function), makes_instance(function)
+
+
+def _returned(function: FunctionInfo) -> tuple[object, ...]:
+    value = returned_value(function)
+    return () if value is None else (ast.dump(value), len(function.statements))
+
+
+# What other functions only read from the text of a function if this is recorded in `Project.asked`.
+_ASKED: Mapping[object, Callable[[FunctionInfo], object]] = {
+    returned_value: _returned,
+    direct_changes: direct_changes,
+    tested_subjects: lambda function: tested_subjects(function, receiver_name(function)),
+}

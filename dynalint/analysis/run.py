@@ -14,7 +14,7 @@ from dynalint.analysis import Analysis, AnalysisOptions
 from dynalint.analysis.callers import note_others
 from dynalint.analysis.compiler_uses import compiler_uses
 from dynalint.analysis.doubts import suggests_eager
-from dynalint.analysis.events import Branch, Call, Event, GeneratorRoot, Position, Subscript
+from dynalint.analysis.events import Branch, Call, CompilerUse, Event, GeneratorRoot, Position, Subscript
 from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.installed import Installed
@@ -102,19 +102,23 @@ def _interpreted(project: Project, interpreter: Interpreter, options: AnalysisOp
     interpreter.run(compiled)
     roots += compiled
     interpreter.pass_masks()
+    uses = list(compiler_uses(project, interpreter))
+    interpreter.run(())  # the values of the global names that this looked up may come from calls with new arguments
     interpreter.note_unsettled()
     interpreter.note_settled()
     count("interpretation", len(interpreter.contexts))
     unknown = unknown_roots(interpreter, options.roots) if project.checked else []
-    return _result(project, interpreter, roots, unknown)
+    return _result(project, interpreter, roots, unknown, uses)
 
 
-def _result(project: Project, interpreter: Interpreter, roots: list[FunctionInfo], unknown: list[str]) -> Analysis:
+def _result(
+    project: Project, interpreter: Interpreter, roots: list[FunctionInfo], unknown: list[str], uses: list[CompilerUse]
+) -> Analysis:
     """Collect the events in the region, after the interpretation."""
     contexts = mark_region(interpreter, roots)
     note_others(interpreter, contexts, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
-    events = _in_order(project, [*_events(project, contexts, set(roots)), *compiler_uses(project, interpreter)])
+    events = _in_order(project, [*_events(project, contexts, set(roots)), *uses])
     assert isinstance(interpreter.installed, Installed)
     budgets, installed = interpreter.budgets, interpreter.installed
     return Analysis(project, roots, functions, events, interpreter.failures, budgets, installed, unknown)
@@ -127,9 +131,15 @@ def revise_analysis(analysis: Analysis, overrides: Mapping[Path, str]) -> Analys
 
 def _revise(analysis: Analysis, overrides: Mapping[Path, str]) -> Analysis | None:
     project, interpreter = analysis.project, analysis.project.interpreter
+    changed = [module for path in project.disk.changed(overrides) if (module := project.modules.get(path))]
     if not isinstance(interpreter, Interpreter) or not revised(project, interpreter, overrides):
         return None
-    return _result(project, interpreter, analysis.roots, analysis.unknown_roots)
+    known = (event for event in analysis.events if isinstance(event, CompilerUse))
+    uses = [event for event in known if event.function.module not in changed]
+    uses += compiler_uses(project, interpreter, changed)
+    if not interpreter.is_settled:
+        return None
+    return _result(project, interpreter, analysis.roots, analysis.unknown_roots, uses)
 
 
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:

@@ -112,7 +112,8 @@ class Scopes:
         if known is None:
             self._globals[key] = UNKNOWN  # handles circular bindings
             known = self._globals[key] = self._global_kind(module, name)
-        if self._interpreter.effects is not None and not isinstance(known, k.External):
+        found = name in module.bindings or module.stars
+        if self._interpreter.effects is not None and found and not isinstance(known, k.External):
             self._interpreter.note_effect("global", module, name)
         return known
 

@@ -35,6 +35,7 @@ class RuleSet:
         self._by_call: dict[str, list[Rule]] = defaultdict(list)
         self._by_prefix: dict[str, list[Rule]] = defaultdict(list)
         self._known: dict[str, tuple[Rule, ...]] = {}
+        self._interested: dict[tuple[type[Event], str], tuple[Rule, ...]] = {}
         for rule in rules:
             for kind in rule.events:
                 self._by_event[kind].append(rule)
@@ -48,13 +49,17 @@ class RuleSet:
         """Return `callee` if any rule watches it, either as a call or as an attribute that is read or written."""
         return callee if self._watching(callee) else None
 
-    def interested(self, event: Event) -> Iterator[Rule]:
-        """Yield the rules that watch an event, without duplicates."""
-        if isinstance(event, Call | Read | Write):
-            name = event.callee if isinstance(event, Call) else event.name
-            yield from dict.fromkeys(rule for rule in self._watching(name) if type(event) in rule.events)
-        else:
-            yield from self._by_event.get(type(event), ())
+    def interested(self, event: Event) -> Sequence[Rule]:
+        """Return the rules that watch an event, without duplicates."""
+        kind = type(event)
+        if not isinstance(event, Call | Read | Write):
+            return self._by_event.get(kind, ())
+        name = event.callee if isinstance(event, Call) else event.name
+        known = self._interested.get((kind, name))
+        if known is None:
+            rules = dict.fromkeys(rule for rule in self._watching(name) if kind in rule.events)
+            known = self._interested[kind, name] = tuple(rules)
+        return known
 
     def _watching(self, name: str) -> tuple[Rule, ...]:
         known = self._known.get(name)

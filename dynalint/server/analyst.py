@@ -71,6 +71,7 @@ class Analyst:
         self._latest: tuple[object, Linter] | None = None
         self._scanned: tuple[Path, ...] = ()
         self._project: object = None
+        self._in_use = 0  # the number of objects after the last garbage collection
 
     def look(self, texts: Mapping[Path, str]) -> dict[Path, AnalysedFile]:
         """Return the static findings in the open files, with the verdicts from the last confirmation.
@@ -180,13 +181,19 @@ class Analyst:
         return linter
 
     def _keep(self, project: object) -> None:
-        """Exclude what a new analysis has built from garbage collection, which would traverse all of it repeatedly."""
-        if self._project is not None and project is not self._project:
+        """Exclude what a new analysis has built from garbage collection, which would traverse all of it repeatedly.
+
+        Earlier analyses are only collected when there may be as much of them as of the last one, because that takes
+        about as long as a small analysis.
+        """
+        if project is self._project:
+            return
+        if self._in_use and gc.get_freeze_count() > 2 * self._in_use:
             gc.unfreeze()
             gc.collect()
-        if project is not self._project:
-            self._project = project
-            gc.freeze()
+            self._in_use = 0
+        gc.freeze()
+        self._project, self._in_use = project, self._in_use or gc.get_freeze_count()
 
     def _state(self, workspace: Workspace) -> object:
         """Return what decides, apart from the bodies of functions in the open files, which files have to be read."""

@@ -98,12 +98,12 @@ EDITS: tuple[tuple[str, str, bool], ...] = (
     ("        return self.finish(y, mask)", "        print(y)\n        return self.finish(y, mask)", True),
     ("self.count = 0", "self.count = 0  # calls", True),
     ("x = x.clamp(max=limit)", "x = x.clamp(max=limit) + 0", True),
-    ("return t - x.min().item()", "return t - x.max().item()", False),  # it reads a variable of another function
+    ("return t - x.min().item()", "return t - x.max().item()", True),
     ("y.relu()", "y.relu().tolist()", False),  # it returns something else
     ("return self.finish(y, mask)", "return self.finish(y.sum().item(), mask)", False),  # it passes something else
     ("return self.finish(y, mask)", "return y", False),  # it calls something else
     ("self.count = 0", "self.count = 0.5", False),  # it stores something else
-    ("self.count > 3", "self.count > 4", False),  # a property is read without calling it
+    ("self.count > 3", "self.count > 4", True),  # nothing reads the property
     ("if self.keep:", "if self.busy:", False),  # it reads something else
     ("size: int = 8", "size: int = 9", False),  # a signature
     ("LIMIT = 4", "LIMIT = 5", False),
@@ -282,6 +282,36 @@ NOTICED: dict[str, tuple[str, str, str]] = {
         "__dict__['inner']",
         "__dict__['other']",
     ),
+    "a property that stands for an attribute": (
+        HEAD + "class M(nn.Module):\n    def __init__(self, one=None, other=None):\n        super().__init__()\n"
+        "        self.one, self.other = one, other\n\n    @property\n    def ready(self):\n"
+        "        return self.one is not None\n\n    def forward(self, x: torch.Tensor):\n        if not self.ready:\n"
+        "            self.one = x\n        if self.ready and x.sum() > 0:\n            return x\n        return -x\n",
+        "self.one is not None",
+        "self.other is not None",
+    ),
+    "a test for None as a function gets documentation": (
+        HEAD + "def exists(v):\n    return v is not None\n\n\n@torch.compile\n"
+        "def f(x: torch.Tensor, m: torch.Tensor | None = None):\n    if exists(m):\n        return x[m > 0]\n"
+        "    if not exists(m) and x.sum() > 0:\n        return x\n    return -x\n",
+        "    return v is not None",
+        "    '''Whether it exists.'''\n    return v is not None",
+    ),
+    "a method changes an attribute that was tested": (
+        HEAD + "class M(nn.Module):\n    def __init__(self, flag=False):\n        super().__init__()\n"
+        "        self.flag = self.other = flag\n\n    def change(self):\n        self.other = True\n\n"
+        "    def forward(self, x: torch.Tensor):\n        if self.flag:\n            return x\n        self.change()\n"
+        "        if self.flag and x.sum() > 0:\n            return x.relu()\n        return -x\n",
+        "self.other = True",
+        "self.flag = True",
+    ),
+    "an argument whose test is known is tested no more": (
+        HEAD + "class M(nn.Module):\n    def pick(self, x, m):\n        if m is None:\n            return x\n"
+        "        return x[m]\n\n    def forward(self, x: torch.Tensor, m=None):\n        if m is None:\n"
+        "            return self.pick(x, m)\n        return self.pick(x, x > 0)\n",
+        "        if m is None:\n            return x\n        return x[m]",
+        "        return x[m]",
+    ),
     "the only use of a global": (
         HEAD + "class Table:\n    def get(self, x: torch.Tensor):\n        return x.item()\n\n\n"
         "class Base:\n    def get(self, x):\n        return x\n\n\nTABLE = Table()\n\n\n@torch.compile\n"
@@ -302,6 +332,20 @@ def test_an_edit_that_is_noticed(tmp_path: Path, name: str) -> None:
     first, edit = found(one, {}), {path: code.replace(old, new)}
     assert found(one, edit) == found(linter(tmp_path), edit)
     assert found(one, {}) == first
+
+
+def test_the_value_of_a_global_that_only_looking_for_compilers_finds(tmp_path: Path, analyses: list[object]) -> None:
+    code = (
+        HEAD + f"def make(size=None):\n{NOTES}\n    return [size]\n\n\nTABLE = make((3, make('a'))), make(2.5)\n\n\n"
+        "def show():\n    return TABLE if torch.compiler.is_compiling() else None\n\n\n@torch.compile\ndef f(x: torch.Tensor):\n"
+        "    make(1)\n    make()\n    return x * x.sum().item()\n"
+    )
+    path = tmp_path / "module.py"
+    path.write_text(code)
+    one, edit = linter(tmp_path), {path: code.replace("x.sum()", "x.max()")}
+    found(one, {})
+    assert found(one, edit) == found(linter(tmp_path), edit)
+    assert len(analyses) == 2  # one of them by the other linter
 
 
 LINES = (

@@ -161,7 +161,7 @@ class _Edit:
         self._changed = [function for function, _ in self._nodes if function.node in inside]
         self._moved = [(function, node) for function, node in self._nodes if function.node not in inside]
         self.functions = [function for function in self._changed if function in interpreter.contexts]
-        if any(function not in interpreter.contexts and _stores(function) for function in self._changed):
+        if any(function not in interpreter.contexts and _is_in_records(function) for function in self._changed):
             raise Different  # constants that it stores are known without interpreting it
         self._quoted = "quoted" in module.__dict__  # otherwise, no function has asked
         self._meaning = self._meaning_now()
@@ -286,6 +286,12 @@ def _check(old: Function, new: Function) -> None:
         parts.append((imports, heads))
     if parts[0] != parts[1]:
         raise Different
+
+
+def _is_in_records(function: FunctionInfo) -> bool:
+    """Return whether any statement of a method is recorded as storing an attribute."""
+    stores = () if function.owner is None else function.owner.stores.values()
+    return any(one is function for known in stores for one, _ in known)
 
 
 def _stores(function: FunctionInfo) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -22,6 +23,7 @@ from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView
 
 if TYPE_CHECKING:
+    from dynalint.confirm.worker.dynamo.records import Break
     from dynalint.testing import running
 
 HEADINGS = (
@@ -102,8 +104,8 @@ class Proof:
         case = self.case
         program = running.Program(case.code, case.example.target, case.example.inputs)
         shows = case.example.shows or (self._category() if case.flagged else "clean")
-        # Every call may compile code that breaks again, so breaks are looked for in the first round of calls.
-        result = program.first_round if shows == "graph-break" else program.observed
+        # Every call may compile code that breaks again, so only as many are made as the example needs.
+        result = program.first_round(partial(self._all_break, program)) if shows == "graph-break" else program.observed
         self.ran = result.run.compiles != ()
         if shows == "clean":
             self._assert_none(f"it should be clean, but {fault}" for fault in [running.unclean(program)] if fault)
@@ -111,7 +113,7 @@ class Proof:
                 wrong = running.miscompiled(program)
                 self._assert_none([f"it should be correct when compiled, but is not: {wrong}"] if wrong else [])
         elif shows == "graph-break":
-            self._prove_breaks(program)
+            self._prove_breaks(program, result)
         elif shows == "recompile":
             if not result.grows:
                 totals = ", ".join(map(str, result.rounds))
@@ -125,26 +127,33 @@ class Proof:
         if case.fixed is not None:
             self._prove_rewrite(program, running.Program(case.fixed, case.example.target, case.example.inputs))
 
-    def _prove_breaks(self, program: running.Program) -> None:
+    def _prove_breaks(self, program: running.Program, observed: running.ProgramRun) -> None:
         from dynalint.testing import running
 
-        case = self.case
-        breaks = program.first_round.breaks
-        allowed = {*case.example.gb} or {*case.rule.gb}
-        if running.refused(program) in allowed:
+        if running.refused(program, observed) in self._allowed:
             self.ran = True
             return
+        self._assert_none(self._break_faults(program, observed.breaks))
+        self._prove_settings()
+
+    @property
+    def _allowed(self) -> set[str | None]:
+        return {*self.case.example.gb} or {*self.case.rule.gb}
+
+    def _all_break(self, program: running.Program, breaks: Sequence[Break]) -> bool:
+        return not any(self._break_faults(program, breaks))
+
+    def _break_faults(self, program: running.Program, breaks: Sequence[Break]) -> Iterator[str]:
+        from dynalint.testing import running
+
         shown = "; ".join(dict.fromkeys(running.described(program, found) for found in breaks)) or "none"
-        faults = []
-        for line in case.lines:
+        for line in self.case.lines:
             here = [found for found in breaks if running.line_in(program, found) == line]
             if not here:
-                faults.append(f"Dynamo does not break at line {line}: `{case.line(line)}` (its breaks: {shown})")
-            elif not any({found.gb, *found.secondary} & allowed for found in here):
+                yield f"Dynamo does not break at line {line}: `{self.case.line(line)}` (its breaks: {shown})"
+            elif not any({found.gb, *found.secondary} & self._allowed for found in here):
                 ids = ", ".join(sorted({found.gb or "no id" for found in here}))
-                faults.append(f"the break at line {line} is {ids}, not {' or '.join(sorted(allowed))}")
-        self._assert_none(faults)
-        self._prove_settings()
+                yield f"the break at line {line} is {ids}, not {' or '.join(sorted(filter(None, self._allowed)))}"
 
     def _prove_settings(self) -> None:
         """If a finding names a setting, check that Dynamo traces its line when the setting is on."""

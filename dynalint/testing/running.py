@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import linecache
 import math
 import re
@@ -12,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import count
 from typing import Any
 from unittest import mock
 
@@ -31,7 +31,7 @@ _FEWEST_CALLS = 10
 _COMPILED = Equality(compiled=True)
 # If code contains one of these words, it may behave differently in training or without gradients.
 _GRADIENT_MODES = re.compile(r"\b(training|eval|train|Dropout\w*|BatchNorm\w*|\w*grad\w*|inference_mode)\b")
-_numbers = count()
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,24 @@ class ProgramRun:
     def grows(self) -> bool:
         """Whether Dynamo kept recompiling until the last round or until it gave up."""
         return bool(self.run.limit_hit) or (len(self.rounds) > 1 and self.rounds[-1] > self.rounds[-2])
+
+
+class _EnoughError(BaseException):
+    """Ends a run. Code that catches exceptions does not catch this one."""
+
+
+class _Impatient(runs.Listener):
+    """Ends a run as soon as there are enough breaks, because compiling what follows takes longer than finding them."""
+
+    def __init__(self, enough: Callable[[Sequence[Break]], bool]) -> None:
+        super().__init__()
+        self._enough = enough
+
+    def note_break(self, *reported: Any) -> None:
+        """Record a break."""
+        super().note_break(*reported)
+        if self._enough(self.breaks):
+            raise _EnoughError
 
 
 class Program:
@@ -103,18 +121,17 @@ class Program:
         """What Dynamo does in default mode. There are enough rounds to see whether it stops recompiling."""
         return self._run(max(3, math.ceil(_FEWEST_CALLS / max(1, len(self.fine)))))
 
-    @cached_property
-    def first_round(self) -> ProgramRun:
-        """What Dynamo does in default mode in the first round of calls, which is enough to see most breaks."""
-        return self._run(1)
+    def first_round(self, enough: Callable[[Sequence[Break]], bool] = lambda _: False) -> ProgramRun:
+        """What Dynamo does in default mode in the first round of calls, until there are `enough` breaks."""
+        return self._run(1, enough)
 
-    def _run(self, rounds: int) -> ProgramRun:
-        size = len(self.fine)
-        run = runs.default_run(self.make, self.fine * rounds)
-        breaks = list(run.breaks)
+    def _run(self, rounds: int, enough: Callable[[Sequence[Break]], bool] = lambda _: False) -> ProgramRun:
+        size, listener = len(self.fine), _Impatient(enough)
+        run = runs.compiled_run(self.make, self.fine * rounds, listener)
         for call in self.raising:
-            breaks += runs.default_run(self.make, [call]).breaks
-        return ProgramRun(run, tuple(breaks), run.graphs[size - 1 :: size] if size else ())
+            if not enough(listener.breaks):
+                runs.compiled_run(self.make, [call], listener)
+        return ProgramRun(run, tuple(listener.breaks), run.graphs[size - 1 :: size] if size else ())
 
     @property
     def globals(self) -> dict[str, Any]:
@@ -150,9 +167,8 @@ def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
     return None if in_default_mode else _unclean_fullgraph(program)
 
 
-def refused(program: Program) -> str | None:
+def refused(program: Program, observed: ProgramRun) -> str | None:
     """Return the id of the error that `fullgraph=True` raises for code that default mode silently runs eagerly."""
-    observed = program.first_round
     if observed.breaks or observed.run.compiles or observed.run.error is not None:
         return None
     error = runs.fullgraph_run(program.make, program.fine).error
@@ -212,7 +228,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
 def broken_lines(program: Program, setting: str) -> set[int | None]:
     """Return the program's lines where Dynamo still breaks when a `torch._dynamo.config` setting is on."""
     with torch._dynamo.config.patch({setting: True}):  # noqa: SLF001 - the module with Dynamo's settings
-        return {line_in(program, found) for found in program.first_round.breaks}
+        return {line_in(program, found) for found in program.first_round().breaks}
 
 
 def line_in(program: Program, found: Break) -> int | None:

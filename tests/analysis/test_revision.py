@@ -394,7 +394,7 @@ def edited(text: str, chance: random.Random) -> str | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(int(os.environ.get("DYNALINT_EDITED_PROJECTS", "3"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DYNALINT_EDITED_PROJECTS", "1"))))
 def test_random_edits(tmp_path: Path, analyses: list[object], seed: int) -> None:
     """Edit a project made of the rules' examples, which call and inherit from each other, again and again."""
     chance = random.Random(seed)

@@ -283,9 +283,12 @@ def test_where_the_server_is_killed_too_the_model_goes(start: Callable[..., Runn
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
-@pytest.mark.parametrize("seconds", ["0", "1000"], ids=["after_the_command", "with_the_command"])
-def test_trace_ends(victim: Victim, start: Callable[..., Running], number: int, seconds: str) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "number"),
+    [("0", signal.SIGINT), ("1000", signal.SIGTERM)],
+    ids=["after_the_command-ctrl_c", "with_the_command-sigterm"],
+)
+def test_trace_ends(victim: Victim, start: Callable[..., Running], seconds: str, number: int) -> None:
     victim.write("repository/main.py", CALLS)
     running = start("trace", "--", sys.executable, "main.py", seconds, model=TRACED)
     running.wait_for_the_model()

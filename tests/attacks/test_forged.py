@@ -105,7 +105,8 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, An
     victim.write("repository/victim.py", MODEL.format(module="", forward="open('/not/there')"))
     victim.write("repository/other.py", MODEL.format(module="", forward="x = x + 1"))
     for name, body in FORGERIES.items():
-        says = SAYS.replace("OUTSIDE", repr(str(outside)))
+        # As text: findings in its functions would have these run, too.
+        says = f"exec({SAYS.replace('OUTSIDE', repr(str(outside)))!r})"
         forward = body.replace("OUTSIDE", repr(str(outside))).replace("VICTIM", repr(str(place)))
         victim.write(f"repository/forged_{name}.py", MODEL.format(module=says, forward=forward))
     victim.write("repository/dynalint.toml", "timeout = 30\njobs = 1\n")

@@ -37,13 +37,13 @@ def forward(*statements: str) -> str:
 
 
 SHAPES: dict[str, tuple[int, Callable[[int], str]]] = {
-    "classes": (10, lambda n: "import torch\nfrom torch import nn\n" + "".join(map(CLASS.format, range(n)))),
-    "ifs": (40, lambda n: forward(*(f"if x.sum() > {one}:\n    x = x + {one}" for one in range(n)))),
+    "classes": (6, lambda n: "import torch\nfrom torch import nn\n" + "".join(map(CLASS.format, range(n)))),
+    "ifs": (25, lambda n: forward(*(f"if x.sum() > {one}:\n    x = x + {one}" for one in range(n)))),
     "elifs": (10, lambda n: forward("if x.sum() > 0:\n    y = x", *(f"elif x.sum() > {one}:\n    y = x + {one}" for one in range(n)))),
-    "loops": (20, lambda n: forward(*(f"for z in y:\n    if z.sum() > {one}:\n        x = x + z" for one in range(n)))),
+    "loops": (12, lambda n: forward(*(f"for z in y:\n    if z.sum() > {one}:\n        x = x + z" for one in range(n)))),
     "operands of and": (15, lambda n: forward("if " + " and ".join(f"(x > {one}).any()" for one in range(n)) + ":\n    x = x + 1")),
-    "terms": (250, lambda n: forward("if " + " + ".join(["x"] * n) + ":\n    x = x + 1")),
-    "items": (40, lambda n: forward(*["y = y + x.item()"] * n)),
+    "terms": (150, lambda n: forward("if " + " + ".join(["x"] * n) + ":\n    x = x + 1")),
+    "items": (25, lambda n: forward(*["y = y + x.item()"] * n)),
     "prints": (20, lambda n: forward(*["print(x)"] * n)),
 }  # fmt: skip
 

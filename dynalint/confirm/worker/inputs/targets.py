@@ -175,7 +175,7 @@ def _declared(example: Any, name: str, device: str) -> BuiltTarget:
     """Call the user's example function and check its result."""
 
     def produce() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        torch.manual_seed(0)
+        runs.seed_torch(0)
         made = example()
         parts = tuple(made) if isinstance(made, (tuple, list)) else ()
         if len(parts) not in (2, 3) or not callable(parts[0]) or not isinstance(parts[1], (tuple, list)):

@@ -347,5 +347,4 @@ def _is_used_up(scope: Scope, view: ast.Call | ast.Subscript) -> bool:
 
 def _is_rows(scope: Scope, index: ast.expr) -> bool:
     """Return whether an index is a numeric tensor with dimensions. A 0-dim tensor creates a view, as a number does."""
-    tensor = scope.tensor(index)
-    return tensor is not None and tensor.dtype == "int" and tensor.rank is not None and tensor.rank > 0
+    return scope.dtype(index) == "int" and (scope.rank(index) or 0) > 0

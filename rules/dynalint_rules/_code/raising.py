@@ -93,14 +93,12 @@ def _is_of_self(scope: Scope, node: ast.Attribute) -> bool:
 
 
 def _has_dtype(scope: Scope, node: ast.expr, *dtypes: str) -> bool:
-    tensor = scope.tensor(node)
-    return k.is_number(scope.kind(node)) or (tensor is not None and tensor.dtype in dtypes)
+    return k.is_number(scope.kind(node)) or scope.dtype(node) in dtypes
 
 
 def _has_truth(scope: Scope, node: ast.expr) -> bool:
     """Return whether an expression can be converted to bool, unlike a tensor with more than one element."""
-    tensor = scope.tensor(node)
-    return k.is_number(scope.kind(node)) or (tensor is not None and tensor.rank == 0)
+    return k.is_number(scope.kind(node)) or scope.rank(node) == 0
 
 
 def _go_together(scope: Scope, nodes: list[ast.expr]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dynalint.rulekit import Refusal, k, walk, walk_function
 from dynalint_rules._code.memory import changes_in_place, in_one_loop, makes_tensor, may_run_after, on_another_side
 from dynalint_rules._code.names import last_assignment, loads, statement_of, within
-from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.sharing import may_change_in_place, sharing
 from dynalint_rules._code.uses import self_name
 
@@ -162,8 +162,7 @@ def change_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
     made = last_assignment(scope, name, at)
     if made is None:
         return [UNCHANGED]
-    tensor = scope.tensor(made.value)
-    if tensor is not None and tensor.dtype in ("bool", "int"):
+    if scope.dtype(made.value) in ("bool", "int"):
         return []
     reads = (node for node in loads(scope, name) if made.lineno < node.lineno <= at.lineno)  # type: ignore[attr-defined]
     needed = not _is_not_needed(scope, made.value) or not all(_only_looks(scope, node) for node in reads)
@@ -219,5 +218,4 @@ def _switches(block: ast.With) -> bool:
 
 
 def _has_no_gradient(scope: Scope, value: ast.expr) -> bool:
-    tensor = as_tensor(scope.kind(value))
-    return tensor is not None and tensor.dtype in ("bool", "int")
+    return scope.dtype(value) in ("bool", "int")

@@ -116,6 +116,16 @@ class Scope:
         """Return the kind of an expression that is known to be a torch tensor, or None."""
         return as_tensor(self.kind(node))
 
+    def dtype(self, node: ast.AST) -> k.DType | None:
+        """Return the kind of dtype of an expression if it is known to be a tensor with one, or None."""
+        tensor = self.tensor(node)
+        return None if tensor is None else tensor.dtype
+
+    def rank(self, node: ast.AST) -> int | None:
+        """Return the number of dimensions of an expression if it is known to be a tensor with one, or None."""
+        tensor = self.tensor(node)
+        return None if tensor is None else tensor.rank
+
     def text(self, node: ast.expr | ast.stmt) -> str:
         """Return the source text of a node."""
         return self.file.segment(node)

@@ -124,8 +124,7 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
         return None
     if not isinstance(statement, ast.Assign) or target not in statement.targets:
         return None
-    known = scope.tensor(mask)
-    if known is None or known.dtype != "bool" or not k.is_number(scope.kind(statement.value)):
+    if scope.dtype(mask) != "bool" or not k.is_number(scope.kind(statement.value)):
         return None
     edits = rw.written(scope.file, (node, rw.kept(scope.file, mask)))
     shown = f"{scope.quote(mask)} has the same size as {scope.quote(target.value)} in each of the mask's dimensions"

@@ -84,7 +84,7 @@ def _indexed(scope: Scope, event: Event) -> Rewrite | None:
     if found is None:
         return None
     changes, conditions = found
-    unsure = [one for one in bounds if (tensor := scope.tensor(one)) is None or tensor.rank is None]
+    unsure = [one for one in bounds if scope.rank(one) is None]
     conditions += [f"{scope.quote(one)} has at most one dimension" for one in unsure]
     stores = isinstance(event.node.ctx, ast.Store)
     title = "Set the elements with a mask" if stores else "Read the elements by an index"

@@ -291,7 +291,7 @@ def refuse_other_sizes(scope: Scope, sides: Sequence[BranchValue]) -> None:
 def _has_dynamic_size(scope: Scope, node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript):
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        return scope.tensor(node.value) is not None and any(_is_mask(scope, part) for part in parts)
+        return scope.tensor(node.value) is not None and "bool" in map(scope.dtype, parts)
     if isinstance(node, ast.Call):
         callee = scope.kind(node.func)
         api = scope.project.api
@@ -306,8 +306,3 @@ def _has_dynamic_size(scope: Scope, node: ast.expr) -> bool:
 def _cuts(index: ast.expr) -> bool:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     return any(isinstance(part, ast.Slice) and (part.lower or part.upper or part.step) for part in parts)
-
-
-def _is_mask(scope: Scope, node: ast.expr) -> bool:
-    tensor = scope.tensor(node)
-    return tensor is not None and tensor.dtype == "bool"

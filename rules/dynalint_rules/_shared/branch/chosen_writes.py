@@ -194,11 +194,6 @@ def _is_rounded(scope: Scope, update: _Write) -> bool:
     return value is not None and _is_float(scope, value) and not is_short(scope.kind(value))
 
 
-def _is_float_tensor(scope: Scope, value: ast.expr) -> bool:
-    tensor = scope.tensor(value)
-    return tensor is not None and tensor.dtype == "float"
-
-
 def _may_be_double(scope: Scope, target: ast.expr) -> bool:
     """Return whether a tensor on `self` may have dtype float64, even if the module is not converted."""
     stored = target.value if isinstance(target, ast.Subscript) else target
@@ -389,7 +384,7 @@ class _Writer:
     def _are_added(self, *updates: _Write) -> bool:
         """Return whether all updates add or subtract numbers or floats. Subtracting unsigned integers is not adding."""
         values = [one.statement.value for one in updates if isinstance(one.statement, ast.AugAssign)]
-        signed = all(k.is_number(self.scope.kind(one)) or _is_float_tensor(self.scope, one) for one in values)
+        signed = all(k.is_number(self.scope.kind(one)) or self.scope.dtype(one) == "float" for one in values)
         return signed and {one.sign for one in updates} <= {"+", "-"}
 
     def _stays_so(self, step: _Write, *, taken: bool) -> bool:

@@ -228,8 +228,7 @@ def _is_zero(scope: Scope, node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return type(node.value) in (int, float) and node.value == 0
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        tensor = scope.tensor(node)
-        return tensor is not None and tensor.rank == 0 and (_is_zero(scope, node.left) or _is_zero(scope, node.right))
+        return scope.rank(node) == 0 and (_is_zero(scope, node.left) or _is_zero(scope, node.right))
     if not isinstance(node, ast.Call) or callee(scope, node) not in _ZEROS or len(node.args) != 1:
         return False
     given = node.args[0]

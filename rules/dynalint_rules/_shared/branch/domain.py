@@ -73,7 +73,7 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
             found += _of_operator(scope, node, gradients=gradients)
         elif isinstance(node, ast.Call):
             found += _of_call(scope, node, gradients=gradients)
-    return found if gradients else [one for one in found if not _is_float(scope, one.node)]
+    return found if gradients else [one for one in found if scope.dtype(one.node) != "float"]
 
 
 def has_gradients(scope: Scope, expression: ast.expr) -> bool:
@@ -91,11 +91,6 @@ def _enables(node: ast.AST) -> bool:
     """Return whether a node names a function with which gradients may be turned on."""
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return name in _ENABLING
-
-
-def _is_float(scope: Scope, node: ast.expr) -> bool:
-    tensor = scope.tensor(node)
-    return tensor is not None and tensor.dtype == "float"
 
 
 def _of_operator(scope: Scope, node: ast.BinOp, *, gradients: bool) -> list[Guarded]:

@@ -23,10 +23,10 @@ _OPPOSITES: dict[type[ast.cmpop], str] = {ast.Eq: "!=", ast.NotEq: "=="}
 def rewrite_extreme(scope: Scope, read: Selection) -> Rewrite | None:
     """Return the rewrite of `x[mask].max()` and similar reductions to one number, or None for any other code."""
     neutral = _NEUTRAL.get(_reduction(scope, read.node))
-    tensor = scope.tensor(read.source)
+    dtype = scope.dtype(read.source)
     if neutral is None or scope.tensor(read.mask) is None or not is_pure(scope, read.mask):
         return None
-    if tensor is not None and tensor.dtype in ("bool", "int"):
+    if dtype in ("bool", "int"):
         return None
     source, own = scope.text(read.source), trailing(scope, read.source, read.mask)
     others = _negated(scope, read.mask)
@@ -34,7 +34,7 @@ def rewrite_extreme(scope: Scope, read: Selection) -> Rewrite | None:
         others = f"({others})[..., {', '.join(['None'] * own)}]"
     text = f'{atom(read.source, source)}.masked_fill({others}, float("{neutral}"))'
     shown = scope.quote(read.source)
-    known = [] if tensor is not None and tensor.dtype == "float" else [f"{shown} is a floating-point tensor"]
+    known = [] if dtype == "float" else [f"{shown} is a floating-point tensor"]
     conditions = (*known, f"the mask selects at least one element of {shown}, and covers its first dimensions")
     ranks = not is_certain(scope, read.source, read.mask)
     return Rewrite(_TITLE, "conditional", rw.written(scope.file, (read.node, text)), conditions, ranks=ranks)

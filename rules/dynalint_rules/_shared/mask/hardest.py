@@ -122,7 +122,7 @@ def _cut_or_selected(scope: Scope, statement: ast.If, found: _Choice) -> Changes
                 return None
             masks.append(f"{scope.torch}.arange({taken}.shape[0], device={taken}.device) < {scope.text(upper)}")
             conditions.append(f"{scope.quote(upper)} is not negative")
-        elif source_of(scope, value, value.slice) is not None and _is_bool(scope, value.slice):
+        elif source_of(scope, value, value.slice) is not None and scope.dtype(value.slice) == "bool":
             masks.append(scope.text(value.slice))
         else:
             return None
@@ -143,7 +143,7 @@ def _enough_or_largest(scope: Scope, statement: ast.If, found: _Choice) -> Chang
     if name != found.chosen or bound is None or len(calls) != 1 or calls[0].keywords:
         return None
     selected = isinstance(read, ast.Subscript) and ast.unparse(read.value) == found.source.id
-    if not selected or not isinstance(read, ast.Subscript) or not _is_bool(scope, read.slice):
+    if not selected or not isinstance(read, ast.Subscript) or scope.dtype(read.slice) != "bool":
         return None
     if ast.dump(calls[0].args[-1]) != ast.dump(bound) or not _is_known(scope, bound):
         return None
@@ -170,8 +170,3 @@ def _is_known(scope: Scope, number: ast.expr) -> bool:
     """Return whether a number is not read from a tensor, as far as the code shows."""
     kind = scope.kind(number)
     return is_whole(kind) or isinstance(kind, k.Unknown)
-
-
-def _is_bool(scope: Scope, mask: ast.expr) -> bool:
-    tensor = scope.tensor(mask)
-    return tensor is not None and tensor.dtype == "bool"

@@ -131,13 +131,7 @@ def _upright(mask: ast.expr) -> tuple[ast.expr, bool]:
 
 
 def _is_bool(scope: Scope, node: ast.expr) -> bool:
-    tensor = scope.tensor(_upright(node)[0])
-    return tensor is not None and tensor.dtype == "bool"
-
-
-def _is_float(scope: Scope, node: ast.expr) -> bool:
-    tensor = scope.tensor(node)
-    return tensor is not None and tensor.dtype == "float"
+    return scope.dtype(_upright(node)[0]) == "bool"
 
 
 @dataclass
@@ -273,7 +267,7 @@ class Body:
     def _as_float(self, value: ast.expr) -> ast.expr:
         """Return `x` for `x.float()`, and other values as they are."""
         match value:
-            case ast.Call(ast.Attribute(inner, "float"), [], []) if _is_float(self.scope, inner):
+            case ast.Call(ast.Attribute(inner, "float"), [], []) if self.scope.dtype(inner) == "float":
                 self.conditions.append(f"{self.scope.quote(inner)} is not more precise than float32")
                 return inner
         return value

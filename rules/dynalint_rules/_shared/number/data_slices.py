@@ -101,8 +101,8 @@ def _read(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], made: 
 
 def _position(scope: Scope, bound: ast.expr) -> str:
     """Return the text of a bound. A tensor with dimensions could not be on another device."""
-    tensor, text = scope.tensor(bound), scope.text(bound)
-    return f"{atom(bound, text)}.reshape(())" if tensor is not None and tensor.rank else text
+    text = scope.text(bound)
+    return f"{atom(bound, text)}.reshape(())" if scope.rank(bound) else text
 
 
 def _is_drawn(scope: Scope, start: ast.expr) -> bool:
@@ -133,13 +133,10 @@ def _is_one(scope: Scope, stored: ast.expr) -> bool:
 
 def _is_index(scope: Scope, part: ast.expr) -> bool:
     """Return whether an index is a range of positions from a tensor on, as this rewrite makes them."""
-    tensor, last = scope.tensor(part), part.right if isinstance(part, ast.BinOp) else part
-    counted = isinstance(last, ast.Call) and callee(scope, last) == "torch.arange"
-    return counted and tensor is not None and tensor.rank == 1
+    last = part.right if isinstance(part, ast.BinOp) else part
+    return isinstance(last, ast.Call) and callee(scope, last) == "torch.arange" and scope.rank(part) == 1
 
 
 def _is_mask(scope: Scope, part: ast.expr) -> bool:
     """Return whether an index is a mask for one dimension, as this rewrite makes them."""
-    tensor = scope.tensor(part)
-    made = isinstance(part, ast.Compare | ast.BinOp) and is_mask(scope.kind(part))
-    return made and tensor is not None and tensor.rank == 1
+    return isinstance(part, ast.Compare | ast.BinOp) and is_mask(scope.kind(part)) and scope.rank(part) == 1

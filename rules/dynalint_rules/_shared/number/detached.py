@@ -77,8 +77,7 @@ def is_detached(scope: Scope, node: ast.expr) -> bool:
 
     Tensors of integers and bools have none, and neither has what starts with `.detach()`.
     """
-    tensor = scope.tensor(node)
-    if tensor is not None and tensor.dtype in ("bool", "int"):
+    if scope.dtype(node) in ("bool", "int"):
         return True
     if isinstance(node, ast.Name):
         value = only_value(scope, node.id, node)

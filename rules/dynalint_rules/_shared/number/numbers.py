@@ -339,8 +339,7 @@ class _Follower(CollectionFollower):
         """
         if not isinstance(target, ast.Subscript) or self.scope.tensor(target.value) is None:
             return False
-        index = self.scope.tensor(target.slice)
-        return is_whole(self.scope.kind(target.slice)) or (index is not None and index.dtype == "bool")
+        return is_whole(self.scope.kind(target.slice)) or self.scope.dtype(target.slice) == "bool"
 
     def _are_numbers(self, target: ast.Name) -> bool:
         """Return whether every other value of a name is a number that Dynamo knows, as far as the code shows."""

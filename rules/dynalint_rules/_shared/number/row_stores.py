@@ -118,8 +118,7 @@ def _column_of(scope: Scope, lengths: ast.expr, *, flat: bool = False) -> str:
 
     It is certain that the tensor has one dimension if it is `flat`.
     """
-    tensor = scope.tensor(lengths)
-    return "unsqueeze(1)" if flat or (tensor is not None and tensor.rank == 1) else "reshape(-1, 1)"
+    return "unsqueeze(1)" if flat or scope.rank(lengths) == 1 else "reshape(-1, 1)"
 
 
 def _element_of_rows(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:

@@ -111,6 +111,15 @@ def compile_torch() -> None:
         subprocess.run([PYTHON, "-c", code], env={**os.environ, **WRITES_BYTECODE}, capture_output=True, check=False)
 
 
+def compile_tests(half: str) -> None:
+    """Collect the tests once, to write the bytecode of the project. Otherwise, each test process would compile it."""
+    if not any((ROOT / "tests").glob("*/__pycache__")):
+        command = ["-m", "pytest", "--collect-only", "-qq", *(["--half", half] if half else [])]
+        subprocess.run(
+            [PYTHON, *command], cwd=ROOT, env={**os.environ, **WRITES_BYTECODE}, capture_output=True, check=False
+        )
+
+
 def create_venv() -> None:
     """Create the virtual environment, or keep the existing one if its Python still works."""
     if sys.version_info < (3, 10):  # noqa: UP036 - this script may be started by any Python
@@ -181,6 +190,7 @@ def test(arguments: Sequence[str]) -> int:
             browser = beside.submit(install_browser)
             if half != STATIC:
                 beside.submit(compile_torch)
+            beside.submit(compile_tests, half)
             failed = [*static_checks(), *browser.result()]
     if run_tests(*(["--half", half] if half else []), *rest):
         failed.append("pytest")

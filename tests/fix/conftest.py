@@ -20,6 +20,11 @@ from dynalint.fix.edits import merged, plan_of, replaced
 from dynalint.fix.verify import WorkerVerifier
 from dynalint.rules import Replacement, Rewrite
 
+_FINE = {
+    "breaks": [], "breaks_before": [], "failure": None, "recompiles": 0, "recompiled_before": None,
+    "same_causes": False, "reason": "", "differs": None, "differed_before": None,
+}  # fmt: skip
+
 
 @dataclass
 class Parts:
@@ -58,12 +63,20 @@ class HereWorker:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, torch_is_no_burden: None) -> None:
-    """Verify in this process."""
+def compiled() -> None:
+    """Compile what is equal, too. This takes as long as all trials, and most tests are only about these."""
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, torch_is_no_burden: None, request: pytest.FixtureRequest) -> None:
+    """Verify in this process. Without the fixture `compiled`, what is equal is said to compile as well."""
     from dynalint.confirm.worker.dynamo import runs
+    from dynalint.confirm.worker.operations import verifying
 
     monkeypatch.setattr(executors, "Worker", HereWorker)
     monkeypatch.setattr(runs, "trace_own_compiles", lambda: None)
+    if "compiled" not in request.fixturenames:
+        monkeypatch.setattr(verifying, "compiled_after", lambda *_: _FINE)
 
 
 def unit_of(

@@ -165,7 +165,7 @@ def check_program(path: Path, code: str, counts: Counter[str]) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.runs_dynamo
 def test_generated_programs_stay_what_they_are(
-    tmp_path: Path, here: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, compiled: None, here: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import torch
 

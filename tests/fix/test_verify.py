@@ -44,6 +44,7 @@ else:
 """
 
 
+@pytest.mark.usefixtures("compiled")
 def test_an_exact_rewrite_is_proven_on_both_sides(prove: Prove) -> None:
     verification = prove(model(BRANCH), (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)"), gb=("GB0170",))
     assert verification.outcome == "proven", verification
@@ -716,6 +717,7 @@ def test_a_test_that_stays_a_test_needs_no_second_side(prove: Prove) -> None:
     assert verification.outcome == "proven", verification
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_counter_in_a_buffer_is_equal_to_its_number(prove: Prove) -> None:
     edits = (
         ("self.n = 0", 'self.register_buffer("n", torch.tensor(0), persistent=False)'),
@@ -726,6 +728,7 @@ def test_a_counter_in_a_buffer_is_equal_to_its_number(prove: Prove) -> None:
     assert verification.detail.endswith("one graph")
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_count_is_taken_to_what_the_code_counts_to(prove: Prove) -> None:
     edits = (
         ("self.n = 0", 'self.register_buffer("n", torch.tensor(0), persistent=False)'),
@@ -757,6 +760,7 @@ def test_code_that_raises_for_inputs_with_gradients_runs_on_others(prove: Prove)
     assert prove(model(body), ("copy.deepcopy(x).detach()", "x.detach().clone()")).outcome == "proven"
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_method_that_forward_never_calls_is_called(prove: Prove) -> None:
     code = model("self.n += 1\nh = h * self.n").rstrip() + "\n\n    def reset(self):\n        self.n = 5\n"
     edits = [
@@ -791,12 +795,14 @@ def test_a_method_that_forward_never_calls_is_called(prove: Prove) -> None:
     ],
     ids=["still a number", "in place", "persistent"],
 )
+@pytest.mark.usefixtures("compiled")
 def test_a_counter_done_wrong_is_refuted(prove: Prove, edits: list[tuple[str, str]], told: str) -> None:
     verification = prove(model("self.n += 1\nh = h * self.n"), *edits, category="recompile")
     assert verification.outcome == "refuted", verification
     assert told in verification.detail
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_break_that_stays_is_told(prove: Prove) -> None:
     body = "print('hello')"
     verification = prove(model(body), (body, "print('hel' + 'lo')"), gb=("GB0059", "GB0149"))
@@ -804,6 +810,7 @@ def test_a_break_that_stays_is_told(prove: Prove) -> None:
     assert "Dynamo still breaks the graph in the new code" in verification.detail
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_break_elsewhere_is_no_fault_of_the_fix(prove: Prove) -> None:
     verification = prove(
         model(f"{BRANCH.strip()}\nprint('hello')"), (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)")
@@ -812,6 +819,7 @@ def test_a_break_elsewhere_is_no_fault_of_the_fix(prove: Prove) -> None:
     assert verification.detail.endswith("there are still breaks elsewhere")
 
 
+@pytest.mark.usefixtures("compiled")
 def test_what_is_taken_out_has_no_part_in_what_breaks_after_it(prove: Prove) -> None:
     body = "h.detach(); h = h * 2 if h.sum() > 0 else h - 1"
     verification = prove(model(body), ("h.detach(); ", ""), gb=("GB0170",))

@@ -49,7 +49,7 @@ def test_random_edits(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {path: MODEL}
     found(analyst, texts)
     revised = tried = 0
-    for _ in range(int(os.environ.get("DYNALINT_EDITS", "40"))):
+    for _ in range(int(os.environ.get("DYNALINT_EDITS", "15"))):
         one = chance.choice((path, path, other))
         text = edited(texts.get(one, OPS), chance)
         if text is None:

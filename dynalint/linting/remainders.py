@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dynalint.analysis.events import Event, StateChange
 from dynalint.analysis.given_up import way
 from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.kinds import UNKNOWN, Kind, Value
+from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Value
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 
@@ -44,11 +44,14 @@ def is_left_over(event: Event, breaks: Collection[Event], project: Project) -> b
 
 def _may_be_same(node: ast.Attribute, other: FunctionInfo, function: FunctionInfo, project: Project) -> bool:
     """Return whether an attribute in another function may belong to the same object."""
-    if not isinstance(node.value, ast.Name) or node.value.id != "self" or None in (other.owner, function.owner):
+    if function.owner is None:
         return True
-    assert other.owner is not None
-    assert function.owner is not None
-    return other.owner in project.mro(function.owner) or function.owner in project.mro(other.owner)
+    owners = [other.owner] if isinstance(node.value, ast.Name) and node.value.id == "self" else []
+    kinds = project.kinds(other).get(node.value, UNKNOWN).members
+    owners = owners or [one.cls if isinstance(one, Instance) else None for one in kinds]
+    return any(
+        one is None or one in project.mro(function.owner) or function.owner in project.mro(one) for one in owners
+    )
 
 
 def _is_read(node: ast.AST, name: str) -> bool:

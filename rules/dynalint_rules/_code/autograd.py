@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import FunctionInfo, InplaceChange, Project, k, walk
-from dynalint_rules._code.growth import reached_functions, related
+from dynalint_rules._code.changes import reached_functions, related
 
 _PRODUCTS = (ast.Mult, ast.Div, ast.Pow)
 _PRODUCT_NAMES = frozenset("mul multiply div divide true_divide pow float_power addcmul addcdiv lerp".split())

@@ -7,21 +7,18 @@ value that is new on every call causes a recompilation each time, until Dynamo g
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from typing import cast
+from collections.abc import Iterator
 
 from dynalint.rulekit import (
-    ClassInfo,
     ContainerChange,
     FunctionInfo,
-    Import,
-    InplaceChange,
     Project,
     StateChange,
     k,
     walk,
     walk_function,
 )
+from dynalint_rules._code.changes import Change, mentions, names, other_changes, same, state_name
 from dynalint_rules._code.new_values import is_computed_from_old, new_value
 from dynalint_rules._code.once import runs_once
 
@@ -29,11 +26,8 @@ LIMIT = 8
 """The number of graphs per function after which Dynamo gives up, as set by `torch._dynamo.config.recompile_limit`."""
 UP_TO_LIMIT = f"until Dynamo reaches the recompile limit ({LIMIT} by default)"
 
-Change = StateChange | ContainerChange
-
 _OPERATIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript)
 _COUNTING = (ast.Add, ast.Sub)
-_SHRINKING = frozenset({"pop", "popleft", "popitem", "clear", "remove", "discard"})
 _SPECIALISED = frozenset({"attribute", "class", "global"})
 
 
@@ -52,7 +46,12 @@ def is_counter(event: StateChange, project: Project) -> bool:
 
 
 def may_compile(function: FunctionInfo, project: Project) -> bool:
-    """Return whether the compiled code can contain anything that becomes a graph. Otherwise, Dynamo ignores it."""
+    """Return whether the compiled code can contain anything that becomes a graph. Otherwise, Dynamo ignores it.
+
+    Dynamo does not compile an autograd function that changes state.
+    """
+    if function.owner is not None and "torch.autograd.Function" in project.lineage(function.owner)[1]:
+        return False
     if function.caller is not None:
         return True
     kinds = project.kinds(function)
@@ -132,49 +131,6 @@ def settles(event: Change, project: Project) -> bool:
     return _runs_a_few_times(event, project) or any(
         _ends_growth(statement, function, event, project) for function, statement in other_changes(event, project)
     )
-
-
-def sets_elsewhere(event: Change | InplaceChange, project: Project) -> bool:
-    """Return whether another statement in the region sets the state to an unrelated value."""
-    return any(True for _ in other_changes(event, project))
-
-
-def state_name(event: Change | InplaceChange) -> str:
-    """Return the last name that leads to the state, such as "n" for `self.stats.n` or "stats" for `self.stats["n"]`."""
-    return event.home.name.partition("[")[0].rpartition(".")[2]
-
-
-def same(left: ast.expr, right: ast.expr) -> bool:
-    """Return whether two expressions have the same text. Whether they are read or assigned does not matter."""
-    return type(left) is type(right) and ast.unparse(left) == ast.unparse(right)
-
-
-def reached_functions(project: Project, name: str) -> Sequence[FunctionInfo]:
-    """Return the functions, except constructors, that a compiled root reaches and whose text contains `name`."""
-    modules = project.mentioning(name)
-    read, found = cast("tuple[int, list[FunctionInfo]]", project.answers.get((reached_functions, name), (0, [])))
-    if read < len(modules):
-        new = (function for module in modules[read:] for function in module.functions)
-        found = [*found, *(one for one in new if one.reached and one.name != "__init__" and name in one.text)]
-        project.answers[reached_functions, name] = len(modules), found
-    return found
-
-
-def related(left: ClassInfo | None, right: ClassInfo | None, project: Project) -> bool:
-    """Return whether `self` can be the same object in methods of both classes. If this is unknown, return True."""
-    return left is None or right is None or left in project.mro(right) or right in project.mro(left)
-
-
-def names(node: ast.AST, name: str) -> bool:
-    """Return whether an expression is an attribute or variable called `name`, or an item of one."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return (isinstance(node, ast.Attribute) and node.attr == name) or (isinstance(node, ast.Name) and node.id == name)
-
-
-def mentions(node: ast.AST, name: str) -> bool:
-    """Return whether an attribute or variable called `name` occurs anywhere in a node."""
-    return any(names(part, name) for part in walk(node))
 
 
 def _is_int(kind: k.Kind) -> bool:
@@ -317,66 +273,6 @@ def _closes(test: ast.expr, block: list[ast.stmt], change: ast.stmt) -> bool:
         for statement in block
         if statement is not change and isinstance(statement, ast.Assign)
         for target in statement.targets
-    )
-
-
-def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[tuple[FunctionInfo, ast.stmt]]:
-    """Yield the other statements in the region that set or shrink the state."""
-    name, sort = state_name(event), _sort_of_name(event)
-    for function in reached_functions(project, name):
-        if _may_name(function, event, sort, project):
-            for node in walk_function(function.node):
-                if isinstance(node, ast.stmt) and node is not event.statement and _sets(node, name, sort):
-                    yield function, node
-
-
-def _sort_of_name(event: Change | InplaceChange) -> type[ast.expr]:
-    """Return whether the state is stored in an attribute or in a variable."""
-    return ast.Attribute if event.home.type in ("attribute", "class") or "." in event.home.name else ast.Name
-
-
-def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[ast.expr], project: Project) -> bool:
-    """Return whether the state's name may refer to it in another function as well."""
-    own = event.function
-    if event.home.type == "default":
-        return function is own
-    if sort is ast.Name:
-        return function.module is own.module or isinstance(function.module.bindings.get(state_name(event)), Import)
-    owner, other = _class_around(function), _class_around(own)
-    if owner is None or other is None:
-        return function.module is own.module
-    return related(owner, other, project)
-
-
-def _class_around(function: FunctionInfo) -> ClassInfo | None:
-    """Return the class that defines a method, or that defines the method around a nested function."""
-    around: FunctionInfo | None = function
-    while around is not None and around.owner is None:
-        around = around.parent
-    return None if around is None else around.owner
-
-
-def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
-    """Return whether a statement sets or shrinks the attribute or variable called `name`."""
-
-    def named(node: ast.expr) -> bool:
-        while isinstance(node, ast.Subscript):
-            node = node.value
-        return isinstance(node, sort) and names(node, name)
-
-    if isinstance(statement, ast.Assign):
-        if any(named(target) for target in statement.targets):
-            return not mentions(statement.value, name)
-    elif isinstance(statement, ast.Delete):
-        return any(named(target) for target in statement.targets)
-    return any(
-        isinstance(part, ast.Call)
-        and isinstance(part.func, ast.Attribute)
-        and part.func.attr in _SHRINKING
-        and named(part.func.value)
-        for child in ast.iter_child_nodes(statement)
-        if isinstance(child, ast.expr)
-        for part in walk(child)
     )
 
 

@@ -55,19 +55,19 @@ def by_default(test: ast.expr, owner: ClassInfo, project: Project) -> bool | Non
         return None if outcome is None else not outcome
     if not isinstance(test, ast.Compare):
         outcomes = set(_settings(test, owner, project))
-    elif len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
-        compared = _COMPARED.get(type(test.ops[0]))
-        other, values = test.comparators[0].value, _settings(test.left, owner, project)
-        outcomes = {_answer(compared, value, other) for value in values}
     else:
-        return None
+        outcomes = {compared(test, value) for value in _settings(test.left, owner, project)}
     only = outcomes.pop() if len(outcomes) == 1 else None
     return only if isinstance(only, bool) else None
 
 
-def _answer(compared: Callable[[Any, Any], Any] | None, value: object, other: object) -> object:
+def compared(test: ast.Compare, left: object) -> bool | None:
+    """Return the outcome of a comparison of a value with a constant, or None for any other comparison."""
+    operation, right = _COMPARED.get(type(test.ops[0])), test.comparators[0]
+    if operation is None or len(test.ops) > 1 or not isinstance(right, ast.Constant) or left is _OPEN:
+        return None
     with suppress(TypeError):
-        return compared(value, other) if compared is not None and value is not _OPEN else None
+        return bool(operation(left, right.value))
     return None
 
 
@@ -86,21 +86,27 @@ def _settings(node: ast.expr, owner: ClassInfo, project: Project) -> list[Hashab
     return [one.value if isinstance(one, ast.Constant) else _OPEN for one in values]
 
 
-def _argument_by_default(test: ast.expr, function: FunctionInfo, project: Project) -> bool | None:
+def argument_by_default(test: ast.expr, function: FunctionInfo, project: Project) -> bool | None:
     """Return the default of a flag that a function takes, if nothing in the project passes or assigns anything else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        outcome = _argument_by_default(test.operand, function, project)
+        outcome = argument_by_default(test.operand, function, project)
         return None if outcome is None else not outcome
-    default = function.defaults.get(test.id) if isinstance(test, ast.Name) else None
-    if not isinstance(test, ast.Name) or not isinstance(default, ast.Constant) or not isinstance(default.value, bool):
+    default = only_default(test, function, project)
+    return default.value if default is not None and isinstance(default.value, bool) else None
+
+
+def only_default(name: ast.expr, function: FunctionInfo, project: Project) -> ast.Constant | None:
+    """Return the default of an argument, if nothing in the project passes or assigns anything else."""
+    default = function.defaults.get(name.id) if isinstance(name, ast.Name) else None
+    if not isinstance(name, ast.Name) or not isinstance(default, ast.Constant):
         return None
-    place = _place_of(test.id, function)
-    calls = (node for _, node in project.nodes_with(test.id) if isinstance(node, ast.Call))
-    passed = [value for call in calls for value in _passed(call, test.id)]
+    place = _place_of(name.id, function)
+    calls = (node for _, node in project.nodes_with(name.id) if isinstance(node, ast.Call))
+    passed = [value for call in calls for value in _passed(call, name.id)]
     passed += [value for call in _calls_of(function, project) for value in _placed(call, place)]
     settled = all(isinstance(one, ast.Constant) and one.value is default.value for one in passed)
-    stored = (node for node in walk_function(function.node) if isinstance(node, ast.Name) and node.id == test.id)
-    return default.value if settled and all(isinstance(node.ctx, ast.Load) for node in stored) else None
+    stored = (node for node in walk_function(function.node) if isinstance(node, ast.Name) and node.id == name.id)
+    return default if settled and all(isinstance(node.ctx, ast.Load) for node in stored) else None
 
 
 def _place_of(name: str, function: FunctionInfo) -> int:
@@ -193,7 +199,7 @@ def _is_taken_by_default(test: ast.expr, function: FunctionInfo, project: Projec
     if isinstance(test, ast.Attribute) and test.attr == "training" and ast.unparse(test.value) == "self":
         return True
     own = by_default(test, function.owner, project) if function.owner is not None else None
-    return own is way or _argument_by_default(test, function, project) is way
+    return own is way or argument_by_default(test, function, project) is way
 
 
 def _passed(call: ast.Call, name: str) -> Iterator[ast.expr]:
@@ -229,12 +235,12 @@ def _given(cls: ClassInfo, name: str) -> Iterator[tuple[FunctionInfo, ast.expr]]
         if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
             value = next(iter([*value.args[1:2], *(one.value for one in value.keywords if one.arg == "tensor")]), None)
         if isinstance(statement, ast.Assign) and isinstance(value, ast.Tuple):
-            value = _item_for(statement.targets, value, name)
+            value = item_for(statement.targets, value, name)
         if value is not None:
             yield method, value
 
 
-def _item_for(targets: list[ast.expr], value: ast.Tuple, name: str) -> ast.expr:
+def item_for(targets: list[ast.expr], value: ast.Tuple, name: str) -> ast.expr:
     """Return the item of a tuple that an assignment such as `self.size, self.last = size, None` stores in a target."""
     for target in targets:
         if isinstance(target, ast.Tuple) and len(target.elts) == len(value.elts):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
-from dynalint_rules._code.growth import other_changes, same, state_name
+from dynalint_rules._code.changes import other_changes, same, state_name
 from dynalint_rules._code.initial import (
     initial,
     is_behind_flag,
@@ -22,6 +22,7 @@ from dynalint_rules._code.initial import (
     is_filled,
     is_hasattr,
     is_taken,
+    item_for,
     truth_of,
     without_flags,
 )
@@ -154,7 +155,9 @@ def _sets_back(statement: ast.stmt, found: StateTest, state: State, kinds: Kinds
     """Return whether compiled code removes the state again (`self.mask = None`), so that every call may recreate it."""
     if not isinstance(statement, ast.Assign):
         return False
-    return outcome(found.statement.test, state, statement.value, kinds) is found.truth
+    value = statement.value
+    value = item_for(statement.targets, value, state.name) if isinstance(value, ast.Tuple) else value
+    return outcome(found.statement.test, state, value, kinds) is found.truth
 
 
 def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:

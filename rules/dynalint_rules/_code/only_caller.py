@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from dynalint.rulekit import Project, StateChange, walk_function, way
-from dynalint_rules._code.growth import state_name
+from dynalint_rules._code.changes import state_name
 from dynalint_rules._code.order import may_return_before
 from dynalint_rules._code.uses import self_name
 

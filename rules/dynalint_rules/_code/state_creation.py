@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from dynalint.rulekit import ClassInfo, ContainerChange, InplaceChange, Project, walk
-from dynalint_rules._code.growth import state_name
+from dynalint_rules._code.changes import state_name
 
 
 def makers(event: ContainerChange | InplaceChange, project: Project) -> Iterator[ast.AST]:

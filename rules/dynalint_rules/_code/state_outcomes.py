@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import ContainerChange, StateChange, k, walk, walk_function
-from dynalint_rules._code.growth import state_name
+from dynalint_rules._code.changes import state_name
 from dynalint_rules._code.initial import is_empty_tensor, is_hasattr, truth_of
 
 Kinds = Mapping[ast.AST, k.Kind]

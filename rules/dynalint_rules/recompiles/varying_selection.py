@@ -22,6 +22,7 @@ _DRAWN = re.compile("|".join(sorted({re.escape(name.rpartition(".")[2]) for name
 _COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm", "arange"})
 
 
+_COMPUTING = (ast.BinOp, ast.Call, ast.Compare, ast.Subscript, ast.UnaryOp)
 # Functions that create a tensor with the shape of another tensor, without reading its data.
 _MADE_LIKE = re.compile(r"_like$|(^|\.)new_")
 
@@ -43,7 +44,20 @@ class VaryingSelection(Rule):
         """Flag reads through a mask that the function draws at random."""
         if not reads_by_mask(event) or event.position.loop or event.position.try_:
             return False
-        return not captures_shapes(project, event.function) and _is_drawn(event, project)
+        return not captures_shapes(project, event.function) and _is_drawn(event, project) and _is_used(event, project)
+
+
+def _is_used(event: Subscript, project: Project) -> bool:
+    """Return whether code computes something after the selection, unless a compiled function only returns it."""
+    if event.function.called_by:
+        return True
+    parents, end = project.parents(event.function), event.statement.end_lineno or event.statement.lineno
+    node = parents.get(event.node)
+    while isinstance(node, ast.expr | ast.keyword):
+        if isinstance(node, _COMPUTING):
+            return True
+        node = parents.get(node)
+    return any(isinstance(one, _COMPUTING) and one.lineno > end for one in walk(event.function.node))
 
 
 def _is_drawn(event: Subscript, project: Project) -> bool:

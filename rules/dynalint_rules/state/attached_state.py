@@ -17,7 +17,7 @@ from dynalint.rulekit import (
     walk_function,
 )
 from dynalint_rules._code.autograd import keeps_graph, without_gradients
-from dynalint_rules._code.growth import names, reached_functions, related, sets_elsewhere, state_name
+from dynalint_rules._code.changes import names, reached_functions, related, sets_elsewhere, state_name
 
 _HOMES = frozenset({"attribute", "global", "class"})
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from dynalint.rulekit import ContainerChange, Declined, Project, Rewrite, Rule, Violation, walk_function
+from dynalint_rules._code.changes import names, reached_functions, related, state_name
 from dynalint_rules._code.deques import deque_limits
-from dynalint_rules._code.growth import names, reached_functions, related, state_name
 
 _ADDING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "iadd"})
 _AT_THE_LEFT = frozenset({"appendleft", "extendleft", "insert"})

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Project, Rule, StateChange, Violation, walk
 from dynalint_rules._code.growth import UP_TO_LIMIT, is_counter
+from dynalint_rules._code.left_out import category_of
 
 _PLACES = {"class": "a class attribute", "global": "a module global"}
 
@@ -28,6 +29,7 @@ class GlobalCounter(Rule):
                 f"`{event.home.name}`, {place}, is an int that changes on every call, so every call recompiles "
                 f"{UP_TO_LIMIT}",
                 help="Count outside the compiled code, or keep the count in a buffer on the module.",
+                category=category_of(event, project),
                 torch="<2.14" if _is_only_counted(event) else "",
             )
 

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Declined, Project, Rewrite, Rule, StateChange, Violation, k
-from dynalint_rules._code.growth import is_there_before, same, settles
+from dynalint_rules._code.changes import same
+from dynalint_rules._code.growth import is_there_before, settles
+from dynalint_rules._code.left_out import category_of
 
 _JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "dstack"})
 
@@ -28,6 +30,7 @@ class GrowingTensor(Rule):
                 event.statement,
                 f"`{event.home.name}` grows on every call, so the second call recompiles with a dynamic size",
                 help="Write into a tensor with a fixed size, or let the caller keep the joined tensor.",
+                category=category_of(event, project),
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -23,7 +23,8 @@ from dynalint.rulekit import (
     walk_function,
 )
 from dynalint_rules._code.cached_values import Memo
-from dynalint_rules._code.growth import is_counter, is_held, same
+from dynalint_rules._code.changes import same
+from dynalint_rules._code.growth import is_counter, is_held
 from dynalint_rules._code.initial import initial
 from dynalint_rules._code.missing_state import StateTest, asking, is_made_for_sure, keys_added, turns_from_none
 from dynalint_rules._code.only_caller import at_the_call

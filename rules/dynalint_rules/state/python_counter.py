@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Declined, Project, Refusal, Rewrite, Rule, StateChange, Violation
 from dynalint_rules._code.growth import UP_TO_LIMIT, is_counter
+from dynalint_rules._code.left_out import category_of
 from dynalint_rules._shared.state import number_to_buffer
 
 
@@ -24,6 +25,7 @@ class PythonCounter(Rule):
                 f"`self.{event.home.name}` is an int that changes on every call, so every call recompiles "
                 f"{UP_TO_LIMIT}",
                 help="Keep the count in a buffer that the constructor registers, or count outside the compiled code.",
+                category=category_of(event, project),
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Declined, Project, Refusal, Rewrite, Rule, StateChange, Violation, k
-from dynalint_rules._code.growth import is_specialised, is_there_before, same, settles
+from dynalint_rules._code.changes import same
+from dynalint_rules._code.growth import is_specialised, is_there_before, settles
+from dynalint_rules._code.left_out import category_of
 from dynalint_rules._code.new_values import is_computed_from_old, new_value
 from dynalint_rules._shared.state import number_to_buffer
 
@@ -34,6 +36,7 @@ class SettlingNumber(Rule):
                 event.statement,
                 f"{place} is {what} on every call{_UNTIL if _is_bounded(event) else ''}, so the second call recompiles",
                 help="Keep it in a buffer that the constructor registers, or change it outside the compiled code.",
+                category=category_of(event, project),
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:

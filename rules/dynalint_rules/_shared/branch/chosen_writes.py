@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.calls import calls_in_chain
+from dynalint_rules._code.changes import related
 from dynalint_rules._code.effects import effects_of_always
-from dynalint_rules._code.growth import related
 from dynalint_rules._code.names import names, within
 from dynalint_rules._code.precision import is_double, is_short
 from dynalint_rules._code.scope import Scope, as_tensor

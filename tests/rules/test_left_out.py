@@ -1,0 +1,129 @@
+"""State that no call changes unless an option is given, that other code sets back, or whose change is not compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+import dynalint
+
+_MODEL = """\
+import torch
+from torch import nn
+
+
+class Inner(nn.Module):
+    def __init__(self, track=False):
+        super().__init__()
+        self.track, self.n, self.log, self.state = track, 0, [], None
+        self.layer = nn.Linear(4, 4)
+
+    def reset(self):
+        self.state, self.n = None, 0
+
+    def step(self, x: torch.Tensor):
+        if self.state is None:
+            self.state = torch.zeros(4)
+        return x + self.state
+
+    def count(self):
+        self.n += 1
+
+    def forward(self, x: torch.Tensor, mask=None):
+        {inner}
+        return self.layer(x)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner({options})
+
+    def forward(self, x: torch.Tensor):
+        {outer}
+        return self.inner(x)
+"""
+
+
+def _claimed(inner: str, outer: str = "pass", options: str = "") -> bool:
+    model = _MODEL.format(
+        inner=inner.replace("; ", "\n        "), outer=outer.replace("; ", "\n        "), options=options
+    )
+    return "recompile" in [one.category for one in dynalint.check_source("model.py", model)]
+
+
+@pytest.mark.parametrize(
+    ("inner", "options", "claimed"),
+    [
+        ("self.n += 1", "", True),
+        ("if self.track: self.n += 1", "", False),
+        ("if self.track: self.n += 1", "track=True", True),
+        ("if not self.track: self.n += 1", "", True),
+        ("if self.track and self.training: self.n += 1", "", False),
+        ("if self.track or self.training: self.n += 1", "", True),
+        ("if self.track: self.count()", "", False),
+        ("if mask is not None: self.n += 1", "", False),
+        ("if mask is None: self.n += 1", "", True),
+        ("if mask: self.log.append(1)", "", False),
+        ("try:; \tx = x * 2; except ValueError:; \tself.n += 1", "", False),
+        ("try:; \tself.n += 1; except ValueError:; \tx = x * 2", "", True),
+    ],
+)
+def test_changes_behind_an_option_that_is_off_are_advice(inner: str, options: str, claimed: bool) -> None:
+    """All were run with torch 2.13."""
+    assert _claimed(inner, options=options) is claimed
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "claimed"),
+    [
+        ("x = self.step(x)", "pass", True),
+        ("x = self.step(x)", "self.inner.state = None", False),
+        ("x = self.step(x)", "x.state = None", True),
+        ("x = self.step(x)", "for one in self.modules():; \tif hasattr(one, 'reset'): one.reset()", False),
+        ("self.log.append(x)", "pass", True),
+        ("self.log.append(x)", "self.inner.log = []", False),
+    ],
+)
+def test_state_that_the_caller_sets_back_is_not_claimed(inner: str, outer: str, claimed: bool) -> None:
+    """All were run with torch 2.13."""
+    assert _claimed(inner, outer) is claimed
+
+
+@pytest.mark.parametrize(
+    ("body", "claimed"),
+    [
+        ("return x[torch.rand(8) > 0.5]", False),
+        ("y = x[torch.rand(8) > 0.5]; return y, 1", False),
+        ("return x[torch.rand(8) > 0.5].sum()", True),
+        ("y = x[torch.rand(8) > 0.5]; return y * 2", True),
+    ],
+)
+def test_a_selection_that_nothing_uses_is_not_claimed(body: str, claimed: bool) -> None:
+    """All were run with torch 2.13."""
+    code = "import torch\n\n@torch.compile\ndef f(x: torch.Tensor):\n    {}\n".format(body.replace("; ", "\n    "))
+    assert ("DYN806" in [one.code for one in dynalint.check_source("f.py", code)]) is claimed
+
+
+def test_a_count_in_an_autograd_function_is_only_a_graph_break() -> None:
+    code = """\
+import torch
+
+
+class Double(torch.autograd.Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        Double.calls += 1
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+@torch.compile
+def double(x: torch.Tensor):
+    return Double.apply(x)
+"""
+    assert [one.code for one in dynalint.check_source("f.py", code)] == ["DYN623"]

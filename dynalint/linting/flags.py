@@ -110,11 +110,11 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
     flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
     breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
     refused = {one.event for one in breaks if one.refused}
-    known, skipped = provisos([flag.event for flag in breaks], refused, project)
+    known, skipped, ends = provisos([flag.event for flag in breaks], refused, project)
     sure = [flag.event for flag in breaks if flag.event not in known]
     for flag in flags:
-        if flag.category == "recompile" and (flag.event in skipped or is_left_over(flag.event, sure, project)):
-            continue  # nothing is compiled after this break
+        if flag.category == "recompile" and (flag.event in skipped or is_left_over(flag.event, sure, ends, project)):
+            continue  # nothing that reads this is compiled
         open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
         yield replace(flag, proviso=known[flag.event]) if open_ else flag
     other = [flag.event for flag in flags if flag.category == "graph-break"]

@@ -34,13 +34,15 @@ from dynalint.analysis.source import quote
 
 def provisos(
     events: Sequence[Event], refused: Collection[Event], project: Project
-) -> tuple[dict[Event, str], Collection[Event]]:
+) -> tuple[dict[Event, str], Collection[Event], Collection[Event]]:
     """Return the conditions for the uncertain graph breaks among `events`. Each condition is the end of a sentence.
 
-    Dynamo never resumes after the events in `refused`. The second result holds the events that it never reaches.
+    Dynamo never resumes after the events in `refused`. The second result holds the events that it never reaches, and
+    the third the breaks that make it run the whole function in eager mode.
     """
     found: dict[Event, str] = {}
     skipped: set[Event] = set()
+    ends: set[Event] = set()
     certain: dict[FunctionInfo, list[Event]] = defaultdict(list)
     for event in events:
         if isinstance(event.node, ast.Call) and event.condition is event.node.func:
@@ -53,7 +55,9 @@ def provisos(
             certain[event.function].append(event)
     breaking = {event.function for own in certain.values() for event in own if runs_always(event, project)}
     for function, own in certain.items():
-        for event, other, always in _hidden(own, _ending(function, own, refused, breaking, project), project):
+        ending = _ending(function, own, refused, breaking, project)
+        ends.update(ending)
+        for event, other, always in _hidden(own, ending, project):
             line = other.node.lineno
             skipped |= {event} if always else set()
             found[event] = (
@@ -61,7 +65,7 @@ def provisos(
                 if always
                 else f"if line {line} runs, the whole function runs in eager mode; otherwise, the graph breaks here"
             )
-    return found, skipped
+    return found, skipped, ends
 
 
 def _ending(

@@ -1,12 +1,12 @@
-"""State that only matters after a graph break, where nothing is compiled because no operation on tensors follows."""
+"""State that only eager code reads, because of a graph break."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping
 
-from dynalint.analysis.events import Event, StateChange
-from dynalint.analysis.given_up import way
+from dynalint.analysis.events import ContainerChange, Event, StateChange
+from dynalint.analysis.given_up import Way, way
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Value
 from dynalint.analysis.project import Project
@@ -15,31 +15,42 @@ from dynalint.analysis.steps import walk
 _COMPUTING = (ast.Await, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Subscript, ast.UnaryOp, ast.With)
 
 
-def is_left_over(event: Event, breaks: Collection[Event], project: Project) -> bool:
-    """Return whether compiled code only reads the changed state after a break, in code that computes with no tensor.
+def is_left_over(event: Event, breaks: Collection[Event], ends: Collection[Event], project: Project) -> bool:
+    """Return whether no compiled code reads the changed state, so that nothing guards on it.
 
-    Dynamo compiles no graph there, so that nothing guards on the state.
+    `breaks` are graph breaks, and `ends` those that make Dynamo run their whole function in eager mode.
     """
-    if not isinstance(event, StateChange) or event.home.type != "attribute" or event.position.loop:
+    if not isinstance(event, StateChange | ContainerChange) or event.home.type != "attribute":
         return False
     function = event.function
-    parents, kinds = project.parents(function), project.kinds(function)
-    own = way(event.node, parents)
-    before = [
-        one.statement
-        for one in breaks
-        if one.function is function and one.statement.lineno < event.statement.lineno and way(one.node, parents) <= own
-    ]
-    if not before:
-        return False
-    end = max(one.end_lineno or one.lineno for one in before)
-    if any(_is_read(node, event.home.name) and getattr(node, "lineno", end) <= end for node in walk(function.node)):
-        return False
-    if any(_computes(node, kinds) and getattr(node, "lineno", 0) > end for node in walk(function.node)):
+    own = way(event.node, project.parents(function))
+    if not _on_the_way(ends, event, own, project) and not _follows(event, own, breaks, project):
         return False
     uses = project.attribute_uses(event.home.name.rpartition(".")[2])
     others = ((other, node) for _, other, node in uses if other is not None and other is not function)
     return not any(other.reached and _may_be_same(node, other, function, project) for other, node in others)
+
+
+def _on_the_way(breaks: Collection[Event], event: Event, own: Way, project: Project) -> list[Event]:
+    """Return the breaks in the same function that happen whenever it runs, or whenever the event does."""
+    parents = project.parents(event.function)
+    return [one for one in breaks if one.function is event.function and way(one.node, parents) <= own]
+
+
+def _follows(event: Event, own: Way, breaks: Collection[Event], project: Project) -> bool:
+    """Return whether a function only reads the state after a break, in code that computes with no tensor.
+
+    Dynamo compiles no graph there.
+    """
+    function, kinds = event.function, project.kinds(event.function)
+    known = [one.statement for one in _on_the_way(breaks, event, own, project)]
+    before = [one for one in known if one.lineno < event.statement.lineno]
+    if not before or not isinstance(event, StateChange) or event.position.loop:
+        return False
+    end = max(one.end_lineno or one.lineno for one in before)
+    if any(_is_read(node, event.home.name) and getattr(node, "lineno", end) <= end for node in walk(function.node)):
+        return False
+    return not any(_computes(node, kinds) and getattr(node, "lineno", 0) > end for node in walk(function.node))
 
 
 def _may_be_same(node: ast.Attribute, other: FunctionInfo, function: FunctionInfo, project: Project) -> bool:

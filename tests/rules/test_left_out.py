@@ -127,3 +127,42 @@ def double(x: torch.Tensor):
     return Double.apply(x)
 """
     assert [one.code for one in dynalint.check_source("f.py", code)] == ["DYN623"]
+
+
+@pytest.mark.parametrize(
+    ("body", "claimed"),
+    [
+        ("for _ in range(2): x = self.layer(x) if x.sum() > 0 else x; self.n += 1", False),
+        ("for _ in range(2): x = self.scaled(x) if x.sum() > 0 else x; self.n += 1", True),
+        ("for _ in range(2): self.log.append(x.max().item())", False),
+        ("self.n += 1; x = self.layer(x) if x.sum() > 0 else x", True),
+        ("if self.training: self.loop(x); self.n += 1", True),
+    ],
+)
+def test_state_of_a_function_that_runs_in_eager_mode_is_not_claimed(body: str, claimed: bool) -> None:
+    """All were run with torch 2.13: a break in a loop makes Dynamo skip the function."""
+    assert ("recompile" in [one.category for one in dynalint.check_source("model.py", _eager(body))]) is claimed
+
+
+def _eager(body: str) -> str:
+    text = "".join(f"        {line}\n" for line in body.split("; "))
+    return f"""\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n, self.log, self.layer = 0, [], nn.Linear(4, 4)
+
+    def scaled(self, x: torch.Tensor):
+        return self.layer(x) * self.n
+
+    def loop(self, x: torch.Tensor):
+        for _ in range(2):
+            print(x.sum().item())
+
+    def forward(self, x: torch.Tensor):
+{text}        return x + 1
+"""

@@ -6,12 +6,13 @@ import ast
 from collections.abc import Collection, Mapping
 
 from dynalint.analysis.events import ContainerChange, Event, StateChange
-from dynalint.analysis.given_up import Way, way
+from dynalint.analysis.given_up import Way, ancestors, way
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Value
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPUTING = (ast.Await, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Subscript, ast.UnaryOp, ast.With)
 
 
@@ -24,15 +25,26 @@ def is_left_over(event: Event, breaks: Collection[Event], ends: Collection[Event
         return False
     function = event.function
     own = way(event.node, project.parents(function))
-    if not _on_the_way(ends, event, own, project) and not _follows(event, own, breaks, project):
+    if not _is_given_up(event, own, ends, project) and not _follows(event, own, breaks, project):
         return False
     uses = project.attribute_uses(event.home.name.rpartition(".")[2])
     others = ((other, node) for _, other, node in uses if other is not None and other is not function)
     return not any(other.reached and _may_be_same(node, other, function, project) for other, node in others)
 
 
+def _is_given_up(event: Event, own: Way, ends: Collection[Event], project: Project) -> bool:
+    """Return whether a function runs in eager mode because of a break. One in a loop happens in some round."""
+    parents = project.parents(event.function)
+    for one in ends:
+        if one.function is event.function:
+            loops = [outer for outer, _ in ancestors(one.node, parents) if isinstance(outer, _LOOPS)]
+            if way(loops[-1] if loops else one.node, parents) <= own:
+                return True
+    return False
+
+
 def _on_the_way(breaks: Collection[Event], event: Event, own: Way, project: Project) -> list[Event]:
-    """Return the breaks in the same function that happen whenever it runs, or whenever the event does."""
+    """Return the breaks in the same function that happen whenever the event does."""
     parents = project.parents(event.function)
     return [one for one in breaks if one.function is event.function and way(one.node, parents) <= own]
 

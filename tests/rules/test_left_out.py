@@ -132,10 +132,11 @@ def double(x: torch.Tensor):
 @pytest.mark.parametrize(
     ("body", "claimed"),
     [
-        ("for _ in range(2): x = self.layer(x) if x.sum() > 0 else x; self.n += 1", False),
-        ("for _ in range(2): x = self.scaled(x) if x.sum() > 0 else x; self.n += 1", True),
+        ("for _ in range(2): x = self.layer(x) if x.sum() > -99 else x; self.n += 1", False),
+        ("for _ in range(2): x = self.scaled(x) if x.sum() > -99 else x; self.n += 1", True),
         ("for _ in range(2): self.log.append(x.max().item())", False),
-        ("self.n += 1; x = self.layer(x) if x.sum() > 0 else x", True),
+        ("for one in x.shape:; \tif one > 2: x.max().item(); self.n += 1", False),
+        ("self.n += 1; x = self.layer(x) if x.sum() > -99 else x", True),
         ("if self.training: self.loop(x); self.n += 1", True),
     ],
 )

@@ -29,7 +29,10 @@ def is_left_over(event: Event, breaks: Collection[Event], ends: Collection[Event
         return False
     uses = project.attribute_uses(event.home.name.rpartition(".")[2])
     others = ((other, node) for _, other, node in uses if other is not None and other is not function)
-    return not any(other.reached and _may_be_same(node, other, function, project) for other, node in others)
+    return not any(
+        other.reached and _is_loaded(node, other, project) and _may_be_same(node, other, function, project)
+        for other, node in others
+    )
 
 
 def _is_given_up(event: Event, own: Way, ends: Collection[Event], project: Project) -> bool:
@@ -63,6 +66,11 @@ def _follows(event: Event, own: Way, breaks: Collection[Event], project: Project
     if any(_is_read(node, event.home.name) and getattr(node, "lineno", end) <= end for node in walk(function.node)):
         return False
     return not any(_computes(node, kinds) and getattr(node, "lineno", 0) > end for node in walk(function.node))
+
+
+def _is_loaded(node: ast.Attribute, function: FunctionInfo, project: Project) -> bool:
+    """Return whether an attribute is read, also by `self.n += 1`."""
+    return isinstance(node.ctx, ast.Load) or isinstance(project.parents(function).get(node), ast.AugAssign)
 
 
 def _may_be_same(node: ast.Attribute, other: FunctionInfo, function: FunctionInfo, project: Project) -> bool:

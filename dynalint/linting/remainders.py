@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Mapping
 
-from dynalint.analysis.events import ContainerChange, Event, StateChange
+from dynalint.analysis.events import ContainerChange, Event, StateChange, Subscript
 from dynalint.analysis.given_up import Way, ancestors, way
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Value
@@ -17,14 +17,16 @@ _COMPUTING = (ast.Await, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Subsc
 
 
 def is_left_over(event: Event, breaks: Collection[Event], ends: Collection[Event], project: Project) -> bool:
-    """Return whether no compiled code reads the changed state, so that nothing guards on it.
+    """Return whether no compiled code reads the changed state, or what is selected, so that nothing guards on it.
 
     `breaks` are graph breaks, and `ends` those that make Dynamo run their whole function in eager mode.
     """
-    if not isinstance(event, StateChange | ContainerChange) or event.home.type != "attribute":
-        return False
     function = event.function
     own = way(event.node, project.parents(function))
+    if isinstance(event, Subscript) and _is_given_up(event, own, ends, project):
+        return True
+    if not isinstance(event, StateChange | ContainerChange) or event.home.type != "attribute":
+        return False
     if not _is_given_up(event, own, ends, project) and not _follows(event, own, breaks, project):
         return False
     uses = project.attribute_uses(event.home.name.rpartition(".")[2])

@@ -96,6 +96,7 @@ def test_state_that_the_caller_sets_back_is_not_claimed(inner: str, outer: str, 
         ("y = x[torch.rand(8) > 0.5]; return y, 1", False),
         ("return x[torch.rand(8) > 0.5].sum()", True),
         ("y = x[torch.rand(8) > 0.5]; return y * 2", True),
+        ("y = x[torch.rand(8) > 0.5]; for one in [x]: y = y + one[x > 0].sum(); return y", False),
     ],
 )
 def test_a_selection_that_nothing_uses_is_not_claimed(body: str, claimed: bool) -> None:
@@ -167,3 +168,30 @@ class Model(nn.Module):
     def forward(self, x: torch.Tensor):
 {text}        return x + 1
 """
+
+
+@pytest.mark.parametrize(
+    ("passed", "claimed"),
+    [("self.low", False), ("self.low * 2", False), ("x.min()", True), ("self.low + x", True), ("low", True)],
+)
+def test_a_number_that_callers_compute_from_weights_is_not_claimed(passed: str, claimed: bool) -> None:
+    """All were run with torch 2.13."""
+    code = f"""\
+import torch
+from torch import nn
+
+
+def clamped(x: torch.Tensor, low: torch.Tensor):
+    low = torch.floor(low) * 2
+    return x * low.min().item()
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.low = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x: torch.Tensor, low: torch.Tensor = torch.zeros(4)):
+        return clamped(x, {passed})
+"""
+    assert ("DYN804" in [one.code for one in dynalint.check_source("f.py", code)]) is claimed

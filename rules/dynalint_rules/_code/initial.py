@@ -79,9 +79,11 @@ def _settings(node: ast.expr, owner: ClassInfo, project: Project) -> list[Hashab
     stores = [(method, value) for cls in related for method, value in _given(cls, name)]
     if any(method.reached and method.name != "__init__" for method, _ in stores):
         return []
-    given = [(value.id, _place_of(value.id, method)) for method, value in stores if isinstance(value, ast.Name)]
+    given = [(value.id, place_of(value.id, method)) for method, value in stores if isinstance(value, ast.Name)]
     calls = list(_creations(related, project)) if given else []
-    passed = [value for one, place in given for call in calls for value in [*_passed(call, one), *_placed(call, place)]]
+    passed = [
+        value for one, place in given for call in calls for value in [*passed_by_name(call, one), *placed(call, place)]
+    ]
     values = [*initial(owner, name, project), *passed]
     return [one.value if isinstance(one, ast.Constant) else _OPEN for one in values]
 
@@ -100,16 +102,16 @@ def only_default(name: ast.expr, function: FunctionInfo, project: Project) -> as
     default = function.defaults.get(name.id) if isinstance(name, ast.Name) else None
     if not isinstance(name, ast.Name) or not isinstance(default, ast.Constant):
         return None
-    place = _place_of(name.id, function)
+    place = place_of(name.id, function)
     calls = (node for _, node in project.nodes_with(name.id) if isinstance(node, ast.Call))
-    passed = [value for call in calls for value in _passed(call, name.id)]
-    passed += [value for call in _calls_of(function, project) for value in _placed(call, place)]
+    passed = [value for call in calls for value in passed_by_name(call, name.id)]
+    passed += [value for _, call in calls_of(function, project) for value in placed(call, place)]
     settled = all(isinstance(one, ast.Constant) and one.value is default.value for one in passed)
     stored = (node for node in walk_function(function.node) if isinstance(node, ast.Name) and node.id == name.id)
     return default if settled and all(isinstance(node.ctx, ast.Load) for node in stored) else None
 
 
-def _place_of(name: str, function: FunctionInfo) -> int:
+def place_of(name: str, function: FunctionInfo) -> int:
     """Return the position at which a function takes an argument, after `self`."""
     own = function.node.args
     names = [one.arg for one in (*own.posonlyargs, *own.args)][function.owner is not None :]
@@ -127,8 +129,8 @@ def _creations(related: list[ClassInfo], project: Project) -> Iterator[ast.Call]
                 yield node
 
 
-def _calls_of(function: FunctionInfo, project: Project) -> Iterator[ast.Call]:
-    """Yield the calls of a function, or of modules whose `forward` it is, in compiled code."""
+def calls_of(function: FunctionInfo, project: Project) -> Iterator[tuple[FunctionInfo, ast.Call]]:
+    """Yield the calls of a function, or of modules whose `forward` it is, in compiled code, with their callers."""
     for caller in function.called_by:
         kinds = project.kinds(caller)
         for call in (one for one in walk_function(caller.node) if isinstance(one, ast.Call)):
@@ -137,10 +139,10 @@ def _calls_of(function: FunctionInfo, project: Project) -> Iterator[ast.Call]:
                 if isinstance(kind, k.Instance):
                     method = project.find_method(kind.cls, function.name)
                 if method is function:
-                    yield call
+                    yield caller, call
 
 
-def _placed(call: ast.Call, place: int) -> list[ast.expr]:
+def placed(call: ast.Call, place: int) -> list[ast.expr]:
     """Return what a call passes at a position, which is unknown after a starred argument."""
     starred = [one for one in call.args[: place + 1] if isinstance(one, ast.Starred)]
     return [*starred, *call.args[place : place + 1]]
@@ -202,7 +204,7 @@ def _is_taken_by_default(test: ast.expr, function: FunctionInfo, project: Projec
     return own is way or argument_by_default(test, function, project) is way
 
 
-def _passed(call: ast.Call, name: str) -> Iterator[ast.expr]:
+def passed_by_name(call: ast.Call, name: str) -> Iterator[ast.expr]:
     """Yield what a call passes as this parameter by keyword."""
     yield from (one.value for one in call.keywords if one.arg == name)
 

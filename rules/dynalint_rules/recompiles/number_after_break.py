@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violation, is_scripted, k, walk
+from dynalint_rules._code.initial import calls_of, passed_by_name, place_of, placed
 from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
+_MOST_CALLERS = 3
 _MEASURES = frozenset({"shape", "size", "ndim", "dim", "numel"})
 
 
@@ -63,8 +65,8 @@ def _is_number(kind: k.Kind) -> bool:
 class _Reading:
     """The numbers that a function reads, and how it uses them."""
 
-    def __init__(self, function: FunctionInfo, project: Project) -> None:
-        self._function, self._project = function, project
+    def __init__(self, function: FunctionInfo, project: Project, callees: tuple[FunctionInfo, ...] = ()) -> None:
+        self._function, self._project, self._callees = function, project, callees
         self._parents = project.parents(function)
 
     def while_needed(self, event: Call) -> list[Call]:
@@ -156,9 +158,19 @@ class _Reading:
                 return False
             seen.add(node.id)
             if node.id in self._parameters:
-                return True
+                return self._is_given_input(node.id)
             return any(self._comes_from_outside(value, seen) for value in self._values(node.id))
         return any(self._comes_from_outside(child, seen) for child in ast.iter_child_nodes(node))
+
+    def _is_given_input(self, name: str) -> bool:
+        """Return whether a caller passes an argument that is computed from its own arguments, or there is no caller."""
+        function, project, known = self._function, self._project, (*self._callees, self._function)
+        place, given = place_of(name, function), []
+        for caller, call in calls_of(function, project) if len(known) <= _MOST_CALLERS else ():
+            values = [*passed_by_name(call, name), *placed(call, place)]
+            reading = _Reading(caller, project, known)
+            given += [caller in known or any(map(reading.is_input, values))]
+        return any(given) or not given
 
     @cached_property
     def _kinds(self) -> Mapping[ast.AST, k.Kind]:

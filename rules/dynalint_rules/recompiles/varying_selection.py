@@ -48,9 +48,7 @@ class VaryingSelection(Rule):
 
 
 def _is_used(event: Subscript, project: Project) -> bool:
-    """Return whether code computes something after the selection, unless a compiled function only returns it."""
-    if event.function.called_by:
-        return True
+    """Return whether the function computes something after the selection."""
     parents, end = project.parents(event.function), event.statement.end_lineno or event.statement.lineno
     node = parents.get(event.node)
     while isinstance(node, ast.expr | ast.keyword):

@@ -185,9 +185,11 @@ class _Reading:
     def _values(self, name: str) -> Iterator[ast.expr]:
         """Yield the values assigned to a local name."""
         for node in walk(self._function.node):
-            if isinstance(node, ast.Assign | ast.AugAssign | ast.For | ast.AnnAssign):
+            if isinstance(
+                node, ast.Assign | ast.AugAssign | ast.For | ast.AnnAssign | ast.NamedExpr | ast.comprehension
+            ):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                value = node.iter if isinstance(node, ast.For) else node.value
+                value = node.iter if isinstance(node, ast.For | ast.comprehension) else node.value
                 inside = (part for target in targets for part in walk(target))
                 if value is not None and any(isinstance(part, ast.Name) and part.id == name for part in inside):
                     yield value

@@ -14,7 +14,6 @@ from dynalint.analysis.externals import RECURRENT, SOME_LAYER, exists
 from dynalint.analysis.kinds import UNKNOWN, Kind, join, join_all
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import is_instance
-from dynalint.analysis.signatures import parameter_default
 
 if TYPE_CHECKING:
     from dynalint.analysis.frame import Frame
@@ -178,7 +177,7 @@ def layer_by_default(frame: Frame, node: ast.expr) -> Kind | None:
         node = node.func.value
     if frame.function is None or not isinstance(node, ast.Name):
         return None
-    default = parameter_default(frame.function, node.id)
+    default = frame.function.defaults.get(node.id)
     if not isinstance(default, ast.Constant) or not isinstance(default.value, str):
         return None
     for name in (default.value, default.value.upper()):

@@ -105,8 +105,7 @@ def _is_module(annotation: k.Kind, project: Project) -> bool:
 
 def _takes_text(interpreter: Interpreter, function: FunctionInfo) -> bool:
     """Return whether a function's first argument is declared as a list of strings, which have to be preprocessed."""
-    arguments = function.node.args
-    first = [*arguments.posonlyargs, *arguments.args][0 if interpreter.method_receiver(function) is None else 1 :][:1]
+    first = function.positional[0 if interpreter.method_receiver(function) is None else 1 :][:1]
     kinds = [parameter_kind(interpreter, function, one) for one in first if one.arg not in function.defaults]
     members = [member for kind in kinds for member in kind.members]
     return any(isinstance(one, k.Sequence) for one in members) and all(map(_is_text, members))

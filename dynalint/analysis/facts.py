@@ -198,8 +198,7 @@ def _arguments(frame: Frame, function: FunctionInfo, node: ast.Call, bound: bool
     """Map the parameters of `function` to the variables passed for them, for variables with facts."""
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         return {}
-    arguments = function.node.args
-    names = [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]][1 if bound else 0 :]
+    names = [argument.arg for argument in function.positional][1 if bound else 0 :]
     pairs = [*zip(names, node.args, strict=False), *((one.arg, one.value) for one in node.keywords if one.arg)]
     passed = {name: value.id for name, value in pairs if isinstance(value, ast.Name)}
     return {name: own for name, own in passed.items() if f"bool({own})" in frame.facts or f"none({own})" in frame.facts}

@@ -13,7 +13,7 @@ from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
 from dynalint.analysis.public import is_public
-from dynalint.analysis.signatures import declared_kind, has_decorator, is_small, parameter_default, parameter_kind
+from dynalint.analysis.signatures import declared_kind, has_decorator, is_small, parameter_kind
 from dynalint.analysis.sparse import note_sparse_argument
 from dynalint.analysis.steps import walk
 
@@ -138,8 +138,7 @@ def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None,
     known, sparse = frame.interpreter.evidence.of(function), frame.interpreter.evidence.sparse(function)
     if node is None or not (known or sparse) or any(isinstance(argument, ast.Starred) for argument in node.args):
         return
-    arguments = function.node.args
-    names = [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]][1 if receiver is not None else 0 :]
+    names = [argument.arg for argument in function.positional][1 if receiver is not None else 0 :]
     pairs = [*zip(names, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
     for name, value in pairs:
         if name in sparse:
@@ -186,40 +185,37 @@ def _bind(
     starred: bool,
 ) -> Environment:
     """Return the kinds of the parameters in a call, from the arguments, defaults or, if unknown, annotations."""
-    arguments = function.node.args
-    own = frame.interpreter.method_receiver(function)
-    given = [
-        *([receiver if receiver is not None else UNKNOWN] if own is not None and receiver is not None else []),
-        *args,
-    ]
-    if receiver is not None and own is None:
-        given = list(args)
-    positional = [*arguments.posonlyargs, *arguments.args]
-    small = frame.interpreter.exact or is_small(function)
+    arguments, interpreter = function.node.args, frame.interpreter
+    own = interpreter.method_receiver(function)
+    given = args if own is None or receiver is None else [receiver, *args]
+    positional = function.positional
+    by_position = min(len(given), len(positional))
+    small = interpreter.exact or is_small(function)
+    keeps_omitted = small or not (_is_constructor(function) or is_public(function))
     env: Environment = {}
     rest = dict(keywords)
-    for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
+    for index, argument in enumerate(function.named):
         name = argument.arg
-        if index == 0 and own is not None and index < len(positional):
-            if frame.interpreter.exact and receiver is None and given[:1] == [UNKNOWN]:
+        if index == 0 and own is not None and positional:
+            if interpreter.exact and receiver is None and given[:1] == [UNKNOWN]:
                 env[name] = UNKNOWN  # `Class.method(self, ...)`, or a method that another class inherits
                 continue
             known = receiver is not None and all(isinstance(one, (k.Class, k.Instance)) for one in receiver.members)
             env[name] = receiver if receiver is not None and known else own
             continue
-        kind = given[index] if index < len(given) and index < len(positional) else rest.pop(name, None)
-        keeps = small or (kind is None and not _is_constructor(function) and not is_public(function))
+        kind = given[index] if index < by_position else rest.pop(name, None)
+        keeps = keeps_omitted if kind is None else small
         if isinstance(kind, k.Method) and _may_be_no_method(frame, kind):
             kind = UNKNOWN
         declared = None
         if kind is None or isinstance(kind, k.Unknown):
-            declared = parameter_kind(frame.interpreter, function, argument)
+            declared = parameter_kind(interpreter, function, argument)
         if kind is None:
             kind = _omitted(frame, function, name, declared, starred)
         elif isinstance(kind, k.Unknown):
             kind = declared if declared is not None else k.Unknown(name)
         elif isinstance(kind, k.Union) and any(isinstance(one, _NO_TENSORS) for one in kind.alternatives):
-            kind = _without_objects(kind, parameter_kind(frame.interpreter, function, argument))
+            kind = _without_objects(kind, parameter_kind(interpreter, function, argument))
         # The value that one caller passes says little about other callers. A parameter that no caller passes has its
         # default value.
         env[name] = _kept(kind) if keeps else widened(kind)
@@ -243,7 +239,7 @@ def _without_objects(kind: k.Union, declared: Kind) -> Kind:
 
 def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | None, starred: bool) -> Kind:
     """Return the kind of a parameter that a call omits: its default's kind, unless `*args` may supply the value."""
-    default = parameter_default(function, name)
+    default = function.defaults.get(name)
     if starred or default is None:
         return declared if declared is not None else k.Unknown(name)
     return frame.interpreter.scopes.in_scope(default, function.module, function.parent)

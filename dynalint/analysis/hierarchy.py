@@ -12,6 +12,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from dynalint.analysis import torch_api
@@ -180,13 +181,15 @@ class Hierarchy:
 
     def class_attribute(self, cls: ClassInfo, name: str) -> Kind:
         """Return the join of the kinds stored in `self.name` by `cls` and its bases, or `NOTHING` if there are none."""
-        found: Kind = NOTHING
-        for one in self.mro(cls):
-            if name in one.attributes:
-                found = one.attributes[name] if found is NOTHING else join(found, one.attributes[name])
-                own = [function.name for function, _ in one.stores.get(name, ()) if function.owner is one]
-                if any(function == "__init__" or function in _called_at_first(one) for function in own):
-                    return found  # what its bases store is replaced
+        holders = [one for one in self.mro(cls) if name in one.attributes]
+        if not holders:
+            return NOTHING
+        found = holders[0].attributes[name]
+        for one, base in pairwise(holders):
+            own = [function.name for function, _ in one.stores.get(name, ()) if function.owner is one]
+            if any(function == "__init__" or function in _called_at_first(one) for function in own):
+                break  # what its bases store is replaced
+            found = join(found, base.attributes[name])
         return found
 
     # Subclasses.

@@ -137,12 +137,21 @@ class FunctionInfo:
     @cached_property
     def defaults(self) -> dict[str, ast.expr]:
         """The default values of parameters, by name."""
-        arguments = self.node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
+        arguments, positional = self.node.args, self.positional
         first = len(positional) - len(arguments.defaults)
         found = {one.arg: value for one, value in zip(positional[first:], arguments.defaults, strict=True)}
         keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         return {**found, **{one.arg: value for one, value in keywords if value is not None}}
+
+    @cached_property
+    def positional(self) -> tuple[ast.arg, ...]:
+        """The parameters that can be passed by position."""
+        return (*self.node.args.posonlyargs, *self.node.args.args)
+
+    @cached_property
+    def named(self) -> tuple[ast.arg, ...]:
+        """All parameters but `*args` and `**kwargs`."""
+        return (*self.positional, *self.node.args.kwonlyargs)
 
     def assignments(self, name: str, lines: Collection[int]) -> list[ast.stmt | None]:
         """Return the statements on these lines that assign to an attribute, or None for one in a nested function."""

@@ -89,6 +89,9 @@ class Interpreter:
         """Interpret `functions` and everything they call until nothing changes."""
         entered = list(functions)
         self._entered.update(entered)
+        for cls in filter(None, [function.owner for function in entered]):
+            self.attributes.initialise(cls)  # attributes that grow later would cause their readers to be rerun
+        self.settle()
         for function in entered:
             if function.enclosing is not None and function.enclosing not in self.contexts:
                 self.default_context(function.enclosing)  # it binds the variables that the function closes over
@@ -166,9 +169,7 @@ class Interpreter:
         known = self.contexts.get(function)
         if known:
             return known[0]
-        receiver = self.method_receiver(function)
-        params = bind_defaults(self, function, receiver)
-        return self._context(function, params, None)
+        return self._context(function, bind_defaults(self, function, self.method_receiver(function)), None)
 
     def method_receiver(self, function: FunctionInfo) -> Kind | None:
         """Return the kind of `self` (or `cls`) in a method, or None for a plain function or static method."""
@@ -201,8 +202,7 @@ class Interpreter:
                 if context.key == key:
                     return context
             return self._context(function, params, key)
-        joined = [context for context in own if context.key is None]
-        shared = next((context for context in joined if context.agrees(params)), None)
+        shared = next((context for context in own if context.key is None and context.agrees(params)), None)
         if shared is None:
             return self._context(function, self._and_from_outside(function, params), None)
         if not self._recording and widen(shared, params):
@@ -321,8 +321,7 @@ class Interpreter:
             frame.env[name] = as_sparse(frame.env[name])
         receiver = self.method_receiver(function)
         if receiver is not None:
-            arguments = [*function.node.args.posonlyargs, *function.node.args.args]
-            frame.self_name = arguments[0].arg if arguments else None
+            frame.self_name = function.positional[0].arg if function.positional else None
             if frame.self_name is None or frame.env[frame.self_name] != UNKNOWN:
                 frame.receiver = receiver
             elif not self.exact:

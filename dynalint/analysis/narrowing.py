@@ -16,7 +16,6 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind
 from dynalint.analysis.reach import returned_value
-from dynalint.analysis.signatures import parameter_default
 from dynalint.analysis.steps import walk
 from dynalint.analysis.subjects import is_none, tested_name
 
@@ -78,7 +77,7 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     name, other = node.left.id, node.comparators[0]
     if name not in context.params or len(node.ops) > 1:
         return True
-    default = parameter_default(context.function, name)
+    default = context.function.defaults.get(name)
     if is_none(other):
         return default is not None and not (context.users and k.may_be_tensor(context.params[name]))
     return not (isinstance(default, ast.Constant) and isinstance(other, ast.Constant) and default.value == other.value)
@@ -102,20 +101,19 @@ def by_default(frame: Frame, node: ast.expr) -> bool | None:
         answer = by_default(frame, node.operand)
         return None if answer is None else not answer
     if isinstance(node, ast.Name) and frame.context is not None and node.id in frame.context.params:
-        given = parameter_default(frame.context.function, node.id)
+        given = frame.context.function.defaults.get(node.id)
         truth = given.value if isinstance(given, ast.Constant) else None
         return truth if isinstance(truth, bool) and frame.env.get(node.id) == frame.context.params[node.id] else None
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and is_none(node.comparators[0]):
         setting, asked = _setting(frame, node.left), {ast.Is: True, ast.IsNot: False}.get(type(node.ops[0]))
         if setting is None or asked is None:
             return None
-        constructor, argument = setting
-        default = parameter_default(constructor, argument.arg)
+        default = setting[0].defaults.get(setting[1].arg)
         if default is None:
-            return None if _may_be_none(argument.annotation) else not asked
+            return None if _may_be_none(setting[1].annotation) else not asked
         return is_none(default) is asked if isinstance(default, ast.Constant) else None
     setting = _setting(frame, node)
-    default = parameter_default(setting[0], setting[1].arg) if setting is not None else None
+    default = setting[0].defaults.get(setting[1].arg) if setting is not None else None
     return bool(default.value) if isinstance(default, ast.Constant) else None
 
 

@@ -27,8 +27,7 @@ _SWITCHES = ("train", "eval")
 
 def receiver_name(function: FunctionInfo) -> str | None:
     """Return the name of a method's first parameter."""
-    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
-    return arguments[0].arg if arguments and function.owner is not None else None
+    return function.positional[0].arg if function.positional and function.owner is not None else None
 
 
 def returned_value(function: FunctionInfo) -> ast.expr | None:

@@ -37,7 +37,7 @@ from dynalint.analysis.subjects import tested_subjects
 _COMPUTED = {
     ModuleInfo: ("stores", "quoted", "may_disable"),
     ClassInfo: ("writers", "annotated"),
-    FunctionInfo: ("decorators", "defaults", "locals"),
+    FunctionInfo: ("decorators", "defaults", "locals", "named", "positional"),
 }
 # The bodies of functions with these names are also read where the function is not called.
 _READ_BY_NAME = frozenset({"__getattr__", "__getattribute__"})

@@ -34,7 +34,7 @@ def may_take(
     It is not if there is no parameter for one of them, or if a tensor is passed where a number or a dict is declared.
     """
     arguments = function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args][bound:]
+    positional = function.positional[bound:]
     if len(args) > len(positional) and arguments.vararg is None:
         return False
     named = {one.arg: one for one in (*arguments.args, *arguments.kwonlyargs)}
@@ -56,18 +56,12 @@ def has_decorator(function: FunctionInfo, name: str) -> bool:
     return name in function.decorators
 
 
-def parameter_default(function: FunctionInfo, name: str) -> ast.expr | None:
-    """Return a parameter's default, or None if it has none."""
-    return function.defaults.get(name)
-
-
 def bind_defaults(interpreter: Engine, function: FunctionInfo, receiver: Kind | None) -> Environment:
     """Return the kinds of a function's parameters based only on annotations and defaults."""
     arguments = function.node.args
     env: Environment = {}
-    positional = [*arguments.posonlyargs, *arguments.args]
-    for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
-        if index == 0 and receiver is not None and positional:
+    for index, argument in enumerate(function.named):
+        if index == 0 and receiver is not None and function.positional:
             env[argument.arg] = receiver
         else:
             env[argument.arg] = parameter_kind(interpreter, function, argument)
@@ -121,7 +115,7 @@ def parameter_kind(interpreter: Engine, function: FunctionInfo, argument: ast.ar
 
     If they do not determine it, return an unknown kind with the parameter's name.
     """
-    default = parameter_default(function, argument.arg)
+    default = function.defaults.get(argument.arg)
     if argument.annotation is not None:
         known = interpreter.annotations.get(argument)
         if known is not None:

@@ -9,7 +9,6 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.documented import documented
 from dynalint.analysis.index import NO_NAMES, FunctionInfo
 from dynalint.analysis.kinds import Kind, join
-from dynalint.analysis.signatures import parameter_default
 
 
 class TensorEvidence:
@@ -37,7 +36,7 @@ class TensorEvidence:
 
     def kind(self, function: FunctionInfo, parameter: str) -> Kind:
         """Return the kind of a parameter that is used as a tensor. If its default is None, the kind includes None."""
-        default = parameter_default(function, parameter)
+        default = function.defaults.get(parameter)
         optional = isinstance(default, ast.Constant) and default.value is None
         return join(k.TENSOR, k.NONE) if optional else k.TENSOR
 

@@ -8,24 +8,21 @@ from dynalint.analysis.records import record
 
 
 class Kind:
-    """Base class of all kinds."""
+    """Base class of all kinds.
+
+    `size` is the number of kinds that this kind consists of. `made` is true if this is or contains an instance that the
+    current call created.
+    """
 
     __slots__ = ()
+
+    size: int = 1
+    made: bool = False
 
     @property
     def members(self) -> tuple[Kind, ...]:
         """The alternatives of a union, or the kind itself if it is not a union."""
         return (self,)
-
-    @property
-    def size(self) -> int:
-        """The number of kinds that this kind consists of."""
-        return 1
-
-    @property
-    def made(self) -> bool:
-        """Whether this is or contains an instance that the current call created."""
-        return False
 
 
 @record(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.kinds.base import NOTHING, Kind
 from dynalint.analysis.kinds.values import (
@@ -140,11 +140,12 @@ def _covering(bases: Mapping[object, list[Instance]], kind: Kind) -> Iterator[In
 
 def _identity(kind: Kind) -> object:
     """Return a key that is equal for kinds that may merge, because comparing thousands of kinds would be slow."""
-    if isinstance(kind, Instance):
-        return kind.cls
+    type_ = type(kind)
+    if type_ is Instance:
+        return kind.cls  # type: ignore[attr-defined]
     if isinstance(kind, Function) and not kind.args and not kind.keywords:
         return kind.function, kind.receiver is None
-    return kind if isinstance(kind, (Class, External)) else type(kind)
+    return kind if type_ is Class or type_ is External else type_
 
 
 def _union(members: list[Kind]) -> Kind:
@@ -202,43 +203,34 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         return None
     if left.size > _LARGE:
         step(left.size // _LARGE)  # comparing and joining visit all parts
-    if left == right:
-        return left
-    if isinstance(left, Instance) and isinstance(right, Instance):
-        return left if _covers(left, right) else right if _covers(right, left) else None
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
-        return merge_tensors(left, right)
-    if isinstance(left, Value) and isinstance(right, Value):
-        if left.type != right.type:
-            return None
-        source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
-        constant = left.constant if is_same_constant(left.constant, right.constant) else MISSING
-        return left if constant is left.constant and source is left.source else Value(left.type, constant, source)
-    if isinstance(left, (Function, Partial, Method)):
-        return _merge_callables(left, right)
-    if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:
-        return _merge_sequences(left, right) if left.fields == right.fields else None
-    if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
-        return _merge_dictionaries(left, right)
-    return Object(left.type) if isinstance(left, Object) and left.type == getattr(right, "type", None) else None
+    merge = _MERGERS.get(type(left))
+    return left if left == right else None if merge is None else merge(left, right)
 
 
-def _merge_callables(left: Function | Partial | Method, right: Kind) -> Kind | None:
-    if isinstance(left, Function):
-        return _merge_functions(left, right)
-    return _merge_partials(left, right) if isinstance(left, Partial) else _merge_methods(left, right)
+def _merge_instances(left: Instance, right: Instance) -> Instance | None:
+    return left if _covers(left, right) else right if _covers(right, left) else None
 
 
-def _merge_methods(left: Method, right: Kind) -> Method | None:
+def _merge_values(left: Value, right: Value) -> Value | None:
+    if left.type != right.type:
+        return None
+    source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
+    constant = left.constant if is_same_constant(left.constant, right.constant) else MISSING
+    return left if constant is left.constant and source is left.source else Value(left.type, constant, source)
+
+
+def _merge_objects(left: Object, right: Object) -> Object | None:
+    return Object(left.type) if left.type == right.type else None
+
+
+def _merge_methods(left: Method, right: Method) -> Method | None:
     """Merge the same method of values whose kinds merge, such as tensors with different ranks."""
-    assert isinstance(right, Method)
     receiver = _merge(left.receiver, right.receiver) if left.name == right.name else None
     return None if receiver is None else replace(left, receiver=receiver)
 
 
-def _merge_functions(left: Function, right: Kind) -> Function | None:
+def _merge_functions(left: Function, right: Function) -> Function | None:
     """Merge the same method of different objects, so that it is called once for all of them."""
-    assert isinstance(right, Function)
     if left.function is not right.function or left.receiver is None or right.receiver is None:
         return None
     if left.args != right.args or left.keywords != right.keywords:
@@ -246,9 +238,8 @@ def _merge_functions(left: Function, right: Kind) -> Function | None:
     return replace(left, receiver=join(left.receiver, right.receiver))
 
 
-def _merge_partials(left: Partial, right: Kind) -> Partial | None:
+def _merge_partials(left: Partial, right: Partial) -> Partial | None:
     """Merge what is wrapped with the same parameters, so that a function that wraps itself has one kind."""
-    assert isinstance(right, Partial)
     same = left.callee == right.callee and len(left.args) == len(right.args)
     if not same or [name for name, _ in left.keywords] != [name for name, _ in right.keywords]:
         return None
@@ -272,7 +263,9 @@ def merge_tensors(left: Tensor, right: Tensor) -> Tensor:
     )
 
 
-def _merge_sequences(left: Sequence, right: Sequence) -> Sequence:
+def _merge_sequences(left: Sequence, right: Sequence) -> Sequence | None:
+    if left.type != right.type or left.fields != right.fields:
+        return None
     items = None
     if left.items is not None and right.items is not None and len(left.items) == len(right.items):
         items = tuple(join(one, other) for one, other in zip(left.items, right.items, strict=True))
@@ -281,8 +274,10 @@ def _merge_sequences(left: Sequence, right: Sequence) -> Sequence:
     return Sequence(left.type, element, items, _either_home(left.home, right.home), left.fields, cls)
 
 
-def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:
+def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary | None:
     """Join two dicts key by key. If a key is unknown in one of them, any of that dict's values may belong to it."""
+    if left.type != right.type:
+        return None
     one, other = left.by_key(), right.by_key()
     optional = left.optional | right.optional | (one.keys() ^ other.keys())
     known = {key: join(one.get(key, left.rest), other.get(key, right.rest)) for key in {**one, **other}}
@@ -294,6 +289,19 @@ def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:
         optional,
         _either_home(left.home, right.home),
     )
+
+
+_MERGERS: dict[type[Kind], Callable[[Any, Any], Kind | None]] = {
+    Instance: _merge_instances,
+    Tensor: merge_tensors,
+    Value: _merge_values,
+    Function: _merge_functions,
+    Partial: _merge_partials,
+    Method: _merge_methods,
+    Sequence: _merge_sequences,
+    Dictionary: _merge_dictionaries,
+    Object: _merge_objects,
+}
 
 
 def dictionary(

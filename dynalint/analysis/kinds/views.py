@@ -107,7 +107,7 @@ def only_tensor(kind: Kind) -> Tensor | None:
     for member in kind.alternatives:
         if isinstance(member, Tensor):
             tensor = member if tensor is None else merge_tensors(tensor, member)
-        elif member != NONE:
+        elif member is not NONE and member != NONE:
             return None
     return tensor
 

@@ -70,20 +70,29 @@ def sets_elsewhere(event: Change | InplaceChange, project: Project) -> bool:
 def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[tuple[FunctionInfo, ast.stmt]]:
     """Yield the other statements in the region, or in methods that it may call, that set or shrink the state."""
     name, sort = state_name(event), _sort_of_name(event)
-    for function in reached_functions(project, name):
-        own = _may_name(function, event, sort, project)
-        if not own and sort is ast.Name:
+    for function, statement in _setting(project, name, sort):
+        if statement is event.statement:
             continue
-        for node in walk_function(function.node):
-            if not isinstance(node, ast.stmt) or node is event.statement or not _sets(node, name, sort):
-                continue
-            if own or _is_of_class(node, name, event.function.owner, function, project):
-                yield function, node
+        if _may_name(function, event, sort, project) or (
+            sort is ast.Attribute and _is_of_class(statement, name, event.function.owner, function, project)
+        ):
+            yield function, statement
     for cls in project.mro(event.function.owner) if event.function.owner is not None and sort is ast.Attribute else ():
         for method, statement in cls.stores.get(name, ()):
             known = method.reached or method.name == "__init__" or not _sets(statement, name, sort)
             if not known and _is_called_somewhere(method.name, project):
                 yield method, statement
+
+
+def _setting(project: Project, name: str, sort: type[ast.expr]) -> Sequence[tuple[FunctionInfo, ast.stmt]]:
+    """Return the statements in the region that set or shrink an attribute or variable called `name`."""
+    functions, key = reached_functions(project, name), (_setting, name, sort)
+    read, found = cast("tuple[int, list[tuple[FunctionInfo, ast.stmt]]]", project.answers.get(key, (0, [])))
+    if read < len(functions):
+        new = ((function, node) for function in functions[read:] for node in walk_function(function.node))
+        found = [*found, *((one, node) for one, node in new if isinstance(node, ast.stmt) and _sets(node, name, sort))]
+        project.answers[key] = len(functions), found
+    return found
 
 
 def _is_of_class(

@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from dynalint.rulekit import ClassInfo, FunctionInfo, Project, is_test, k, walk_function, way
 
@@ -80,7 +80,7 @@ def _settings(node: ast.expr, owner: ClassInfo, project: Project) -> list[Hashab
     if any(method.reached and method.name != "__init__" for method, _ in stores):
         return []
     given = [(value.id, place_of(value.id, method)) for method, value in stores if isinstance(value, ast.Name)]
-    calls = list(_creations(related, project)) if given else []
+    calls = [call for cls in related for call in _creations(cls, project)] if given else []
     passed = [
         value for one, place in given for call in calls for value in [*passed_by_name(call, one), *placed(call, place)]
     ]
@@ -118,15 +118,15 @@ def place_of(name: str, function: FunctionInfo) -> int:
     return names.index(name) if name in names else len(names)
 
 
-def _creations(related: list[ClassInfo], project: Project) -> Iterator[ast.Call]:
-    """Yield the calls that create instances of related classes, and their calls of the constructors of their bases."""
-    for cls in related:
-        for module, node in project.nodes_with(cls.name):
-            if isinstance(node, ast.Call) and _called(node) == cls.name and not is_test(module.file.path):
-                yield node
-        for node in walk_function(cls.methods["__init__"].node) if "__init__" in cls.methods else ():
-            if isinstance(node, ast.Call) and _called(node) == "__init__":
-                yield node
+def _creations(cls: ClassInfo, project: Project) -> list[ast.Call]:
+    """Return the calls that create instances of a class, and its own calls of the constructors of its bases."""
+    key = _creations, cls, len(project.modules)
+    if key not in project.answers:
+        named = [node for module, node in project.nodes_with(cls.name) if not is_test(module.file.path)]
+        own = [*walk_function(cls.methods["__init__"].node)] if "__init__" in cls.methods else []
+        calls = [(node, name) for name, nodes in ((cls.name, named), ("__init__", own)) for node in nodes]
+        project.answers[key] = [node for node, name in calls if isinstance(node, ast.Call) and _called(node) == name]
+    return cast("list[ast.Call]", project.answers[key])
 
 
 def calls_of(function: FunctionInfo, project: Project) -> Iterator[tuple[FunctionInfo, ast.Call]]:

@@ -89,10 +89,19 @@ def _setting(project: Project, name: str, sort: type[ast.expr]) -> Sequence[tupl
     functions, key = reached_functions(project, name), (_setting, name, sort)
     read, found = cast("tuple[int, list[tuple[FunctionInfo, ast.stmt]]]", project.answers.get(key, (0, [])))
     if read < len(functions):
-        new = ((function, node) for function in functions[read:] for node in walk_function(function.node))
+        using = {around for _, one, _ in project.attribute_uses(name) for around in _with_outer(one)}
+        named = [one for one in functions[read:] if sort is ast.Name or one in using]
+        new = ((function, node) for function in named for node in walk_function(function.node))
         found = [*found, *((one, node) for one, node in new if isinstance(node, ast.stmt) and _sets(node, name, sort))]
         project.answers[key] = len(functions), found
     return found
+
+
+def _with_outer(function: FunctionInfo | None) -> Iterator[FunctionInfo]:
+    """Yield a function and those around it."""
+    while function is not None:
+        yield function
+        function = function.parent
 
 
 def _is_of_class(
@@ -139,10 +148,7 @@ def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[
 
 def _class_around(function: FunctionInfo) -> ClassInfo | None:
     """Return the class that defines a method, or that defines the method around a nested function."""
-    around: FunctionInfo | None = function
-    while around is not None and around.owner is None:
-        around = around.parent
-    return None if around is None else around.owner
+    return next((around.owner for around in _with_outer(function) if around.owner is not None), None)
 
 
 def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:

@@ -101,7 +101,7 @@ class _Flow:
     def products(self) -> Iterator[ast.expr]:
         """Yield the products in source order."""
         arguments = self.function.node.args
-        self.live = {argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+        self.live = {argument.arg for argument in self.function.named}
         if self.function.owner is not None and arguments.args:
             self.live.discard(arguments.args[0].arg)
         if not without_gradients(self.function):

@@ -70,7 +70,7 @@ def sets_elsewhere(event: Change | InplaceChange, project: Project) -> bool:
 def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[tuple[FunctionInfo, ast.stmt]]:
     """Yield the other statements in the region, or in methods that it may call, that set or shrink the state."""
     name, sort = state_name(event), _sort_of_name(event)
-    for function, statement in _setting(project, name, sort):
+    for function, statement in _setters(project, name, sort):
         if statement is event.statement:
             continue
         if _may_name(function, event, sort, project) or (
@@ -84,9 +84,9 @@ def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[t
                 yield method, statement
 
 
-def _setting(project: Project, name: str, sort: type[ast.expr]) -> Sequence[tuple[FunctionInfo, ast.stmt]]:
+def _setters(project: Project, name: str, sort: type[ast.expr]) -> Sequence[tuple[FunctionInfo, ast.stmt]]:
     """Return the statements in the region that set or shrink an attribute or variable called `name`."""
-    functions, key = reached_functions(project, name), (_setting, name, sort)
+    functions, key = reached_functions(project, name), (_setters, name, sort)
     read, found = cast("tuple[int, list[tuple[FunctionInfo, ast.stmt]]]", project.answers.get(key, (0, [])))
     if read < len(functions):
         using = {around for _, one, _ in project.attribute_uses(name) for around in _with_outer(one)}

@@ -38,7 +38,6 @@ def is_first_argument(scope: Scope, name: str) -> bool:
     Later ones are often numbers, such as a scale.
     """
     function = scope.function
-    given = [*function.node.args.posonlyargs, *function.node.args.args]
-    required = given[: len(given) - len(function.node.args.defaults)]
-    first = required[int(function.owner is not None) :][:1]
-    return function.caller is None and any(one.arg == name and one.annotation is None for one in first)
+    first = function.positional[int(function.owner is not None) :][:1]
+    required = [one for one in first if one.arg not in function.defaults]
+    return function.caller is None and any(one.arg == name and one.annotation is None for one in required)

@@ -122,8 +122,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _first_parameter(function: FunctionInfo) -> str | None:
-    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
-    return arguments[0].arg if function.owner is not None and arguments else None
+    return function.positional[0].arg if function.owner is not None and function.positional else None
 
 
 def settles(event: Change, project: Project) -> bool:
@@ -219,13 +218,7 @@ def _start(name: str, function: FunctionInfo, project: Project) -> int | None:
 def _written_or_default(value: ast.expr, function: FunctionInfo) -> int | None:
     """Return the value of an int literal or of a parameter's default."""
     if isinstance(value, ast.Name):
-        arguments = function.node.args
-        named = [*arguments.posonlyargs, *arguments.args]
-        defaults = dict(zip([one.arg for one in reversed(named)], reversed(arguments.defaults), strict=False))
-        defaults.update(
-            (one.arg, given) for one, given in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if given
-        )
-        value = defaults.get(value.id, value)
+        value = function.defaults.get(value.id, value)
     return value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
 
 

@@ -113,8 +113,7 @@ def only_default(name: ast.expr, function: FunctionInfo, project: Project) -> as
 
 def place_of(name: str, function: FunctionInfo) -> int:
     """Return the position at which a function takes an argument, after `self`."""
-    own = function.node.args
-    names = [one.arg for one in (*own.posonlyargs, *own.args)][function.owner is not None :]
+    names = [one.arg for one in function.positional[function.owner is not None :]]
     return names.index(name) if name in names else len(names)
 
 
@@ -265,11 +264,7 @@ def _resolved(value: ast.expr, method: FunctionInfo) -> ast.expr:
     ]
     if stored:
         return assigned[0] if len(assigned) == 1 else value
-    arguments = method.node.args
-    named = [*arguments.posonlyargs, *arguments.args]
-    defaults = dict(zip([one.arg for one in reversed(named)], reversed(arguments.defaults), strict=False))
-    defaults.update((one.arg, own) for one, own in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if own)
-    return defaults.get(value.id, value)
+    return method.defaults.get(value.id, value)
 
 
 def truth_of(value: ast.expr) -> bool | None:

@@ -180,8 +180,7 @@ def parameter_of(callee: k.Function, call: ast.Call, argument: ast.expr) -> str 
 
 
 def _positional(function: FunctionInfo) -> list[str]:
-    arguments = function.node.args
-    return [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]]
+    return [argument.arg for argument in function.positional]
 
 
 def _asks(node: ast.Call, name: str) -> bool:

@@ -155,8 +155,7 @@ def _self_class(function: FunctionInfo | None, owner: ast.expr) -> ClassInfo | N
 
 def self_name(function: FunctionInfo) -> str | None:
     """Return the name of a method's first parameter."""
-    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
-    return arguments[0].arg if arguments else None
+    return function.positional[0].arg if function.positional else None
 
 
 def _by_name(node: ast.AST, name: str) -> TypeGuard[ast.Call | ast.Subscript]:

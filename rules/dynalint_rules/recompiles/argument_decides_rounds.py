@@ -43,9 +43,7 @@ def _argument(node: ast.expr | ast.stmt, kind: k.Sequence) -> str | None:
 
 def _is_passed_in(name: str, function: FunctionInfo) -> bool:
     """Return whether a name is a parameter that the function never reassigns."""
-    arguments = function.node.args
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return any(one.arg == name for one in named) and not any(
+    return any(one.arg == name for one in function.named) and not any(
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
         for node in walk(function.node)
     )

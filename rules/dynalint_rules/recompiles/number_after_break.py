@@ -178,9 +178,7 @@ class _Reading:
 
     @property
     def _parameters(self) -> set[str]:
-        arguments = self._function.node.args
-        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        return {one.arg for one in named[1 if self._function.owner is not None else 0 :]}
+        return {one.arg for one in self._function.named[1 if self._function.owner is not None else 0 :]}
 
     def _values(self, name: str) -> Iterator[ast.expr]:
         """Yield the values assigned to a local name."""

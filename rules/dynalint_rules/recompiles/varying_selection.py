@@ -20,11 +20,9 @@ _DRAWING = frozenset(
 _DRAWN = re.compile("|".join(sorted({re.escape(name.rpartition(".")[2]) for name in _DRAWING})))
 # A mask computed with these functions selects the same number of elements each time.
 _COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm", "arange"})
-
-
-_COMPUTING = (ast.BinOp, ast.Call, ast.Compare, ast.Subscript, ast.UnaryOp)
 # Functions that create a tensor with the shape of another tensor, without reading its data.
 _MADE_LIKE = re.compile(r"_like$|(^|\.)new_")
+_COMPUTING = (ast.BinOp, ast.Call, ast.Compare, ast.Subscript, ast.UnaryOp)
 
 
 class VaryingSelection(Rule):

@@ -104,8 +104,7 @@ def _of_data(event: Write, project: Project) -> Iterable[Violation]:
 
 def _is_local(event: Event, node: ast.expr) -> bool:
     """Return whether an expression is a local variable that is not a parameter."""
-    arguments = event.function.node.args
-    named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    named = {one.arg for one in event.function.named}
     return isinstance(node, ast.Name) and node.id not in named
 
 

@@ -79,8 +79,7 @@ def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
 def _is_computed(event: Read) -> bool:
     """Return whether the tensor is a local variable, rather than an argument or attribute that may have no history."""
     owner = event.node.value
-    arguments = event.function.node.args
-    named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    named = {one.arg for one in event.function.named}
     return isinstance(owner, ast.Name) and owner.id not in named
 
 

@@ -127,8 +127,7 @@ def _size_fed(scope: Scope, name: str) -> int:
 def _stated(scope: Scope, name: str) -> int | None:
     """Return a parameter's number of dimensions as stated by a docstring or comment, such as `x: (batch, time)`."""
     function = scope.function
-    arguments = function.node.args
-    if name not in [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]:
+    if name not in [one.arg for one in function.named]:
         return None
     first = function.statements[0].lineno if function.statements else 0
     comments = [scope.file.line(line).partition("#")[2] for line in range(function.node.lineno, first)]

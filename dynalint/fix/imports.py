@@ -141,13 +141,9 @@ def _place(file: SourceFile, tree: ast.Module, statement: str, wanted: _Import) 
         # `import torch` goes above `import torch.nn as nn`, where an import sorter would put it.
         return file.line_starts[kin[0].lineno - 1], f"{statement}{newline}"
     if plain:
-        last = plain[0]
-        for node in body[body.index(last) + 1 :]:
-            if node not in plain:
-                break
-            last = node
-        gap = newline if _is_standard(last) and not _is_standard(wanted) else ""
-        return _below(file, body, last, f"{gap}{statement}")
+        start = body.index(plain[0])
+        run = body[start : next((at for at in range(start, len(body)) if body[at] not in plain), len(body))]
+        return _among(file, body, [one for one in run if isinstance(one, ast.Import | ast.ImportFrom)], wanted)
     if future:
         return _below(file, body, future[-1], f"{newline}{statement}")
     if first is not None:
@@ -155,8 +151,36 @@ def _place(file: SourceFile, tree: ast.Module, statement: str, wanted: _Import) 
     return _at_top(file, statement)
 
 
-def _is_standard(node: _Import) -> bool:
-    return _root(node) in sys.stdlib_module_names
+def _among(file: SourceFile, body: list[ast.stmt], run: list[_Import], wanted: _Import) -> tuple[int, str]:
+    """Return where to insert a new import among consecutive imports.
+
+    Import sorters put those of the standard library first and those of the project last, and in each section
+    `import a` before `from a import b`, in the order of the names.
+    """
+    statement, section = ast.unparse(wanted), int(_root(wanted) not in sys.stdlib_module_names)
+    own = [one for one in run if _section(file, one) == section]
+    earlier = [one for one in run if _section(file, one) < section]
+    before = [one for one in own if _order(one) < _order(wanted)]
+    if before:
+        return _below(file, body, before[-1], statement)
+    if not own and earlier:
+        return _below(file, body, earlier[-1], f"{file.newline}{statement}")
+    first, gap = (own or run)[0], "" if own else file.newline
+    if _starts_line(file, first):
+        return file.line_starts[first.lineno - 1], f"{statement}{file.newline}{gap}"
+    return _below(file, body, run[-1], statement)
+
+
+def _order(node: _Import) -> tuple[bool, str]:
+    return isinstance(node, ast.ImportFrom), _root(node).lower()
+
+
+def _section(file: SourceFile, node: _Import) -> int:
+    """Return 0 for an import of the standard library, 2 for one of the file's own project, and 1 for others."""
+    root = _root(node)
+    if root in sys.stdlib_module_names:
+        return 0
+    return 2 if not root or root in file.path.parts[:-1] else 1
 
 
 def _after_docstring(tree: ast.Module) -> tuple[ast.stmt | None, list[ast.stmt]]:

@@ -40,13 +40,15 @@ def written(file: SourceFile, *changes: Change) -> tuple[Replacement, ...]:
     trees: dict[Tree, dict[cst.CSTNode, Substitution]] = {}
     for old, new in changes:
         first = old[0] if isinstance(old, Sequence) else old
-        tree, indent = Tree.around(file, first), _indentation(file, first)
+        tree = Tree.around(file, first)
         known = trees.setdefault(tree, {})
         if isinstance(old, ast.expr):
             node = tree.expression(old)
-            known[node] = _replaced(node, new, indent, known.get(node))
+            known[node] = _replaced(node, new, tree.indentation(node), known.get(node))
         else:
             assert isinstance(new, Sequence)
+            assert isinstance(first, ast.stmt)
+            indent = _indentation(file, first)
             run = tuple(map(tree.statement, old if isinstance(old, Sequence) else [old]))
             known[run[0]] = Substitution(run, tuple(_lines(tree, new, indent)), parsed=True)
     return tuple(one for tree, some in trees.items() for one in replacements(tree, list(some.values())))
@@ -136,8 +138,8 @@ def statements(lines: Iterable[str], indent: str = "") -> Sequence[cst.BaseState
     return block
 
 
-def _indentation(file: SourceFile, node: ast.expr | ast.stmt) -> str:
-    """Return the indentation for a node's replacement, which for an `elif` is the indentation of its body."""
+def _indentation(file: SourceFile, node: ast.stmt) -> str:
+    """Return the indentation for a statement's replacement, which for an `elif` is the indentation of its body."""
     own = _white_space(file, node.lineno)
     if not (isinstance(node, ast.If) and file.segment(node).startswith("elif")):
         return own

@@ -118,6 +118,12 @@ class Tree:
             node = self.parents[node]
             yield node
 
+    def indentation(self, node: cst.CSTNode) -> str:
+        """Return the white space at the start of each line of the block around a node."""
+        blocks = [one for one in self.ancestors(node) if isinstance(one, cst.IndentedBlock)]
+        own = (self.module.default_indent if one.indent is None else one.indent for one in reversed(blocks))
+        return "".join(own)
+
     def line_of(self, node: cst.CSTNode) -> int:
         """Return the offset of a statement's first line in the text, including the comments above it."""
         start = self.text.rfind("\n", 0, self._span(node)[0] - self.start) + 1

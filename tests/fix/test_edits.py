@@ -193,8 +193,18 @@ def test_edits_of_another_file_carry_its_path() -> None:
         ("f()\n", "import torch\n\ntorch.f()\n"),
         (
             "from numpy import (\n    a,  # one\n)  # end\nf()",
-            "from numpy import (\n    a,  # one\n)  # end\nimport torch\ntorch.f()",
+            "import torch\nfrom numpy import (\n    a,  # one\n)  # end\ntorch.f()",
         ),
+        ("import numpy  # end\nf()", "import numpy  # end\nimport torch\ntorch.f()"),
+        (
+            "import os\n\nimport numpy as np\nimport yaml\nfrom a import b\n\nfrom .c import d\nf()\n",
+            "import os\n\nimport numpy as np\nimport torch\nimport yaml\nfrom a import b\n\nfrom .c import d\ntorch.f()\n",
+        ),
+        (
+            "import os\n\nfrom mine.a import b\nf()\n",
+            "import os\n\nimport torch\n\nfrom mine.a import b\ntorch.f()\n",
+        ),
+        ("from . import a\nf()\n", "import torch\n\nfrom . import a\ntorch.f()\n"),
         (
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\nf()\n",
             "from typing import TYPE_CHECKING\n\nimport torch\nif TYPE_CHECKING:\n    import torch\ntorch.f()\n",
@@ -203,7 +213,8 @@ def test_edits_of_another_file_carry_its_path() -> None:
 )
 def test_an_import_goes_where_a_person_would_put_it(before: str, after: str) -> None:
     after = after.replace("\nf()", "\ntorch.f()") if before == after else after
-    assert fixed(source(before), ("f()", "torch.f()"), imports=("import torch",)).decode() == after
+    file = source(before, "mine/m.py")
+    assert fixed(file, ("f()", "torch.f()"), imports=("import torch",)).decode() == after
 
 
 def test_an_import_keeps_the_line_ending() -> None:

@@ -362,3 +362,15 @@ def test_code_that_moves_into_a_call_is_joined_where_it_fits(name: str) -> None:
     for edit in reversed(written(file, (assign, [f"x = where(test, {value}, {other})"]))):
         source = source[: edit.start] + edit.content + source[edit.end :]
     assert source == f"def f():\n    {expected}\n"
+
+
+def test_code_written_as_text_keeps_its_lines_where_they_are() -> None:
+    text = "def f(x):\n    assert (\n        any(\n            x,\n            1\n        ).item()\n    )\n"
+    file = parse_text(Path("a.py"), text)
+    assert file.tree is not None
+    call = next(one for one in ast.walk(file.tree) if isinstance(one, ast.Call) and not one.args)
+    assert isinstance(call.func, ast.Attribute)
+    changes = written(file, (call, file.segment(call.func.value)))
+    for change in sorted(changes, key=lambda one: -one.start):
+        text = text[: change.start] + change.content + text[change.end :]
+    assert text == "def f(x):\n    assert (\n        any(\n            x,\n            1\n        )\n    )\n"

@@ -12,9 +12,11 @@ _MAKES = frozenset("new new_empty new_full new_ones new_zeros".split())
 _FILLS = frozenset(
     "bernoulli_ cuda double exponential_ fill_ float half int long normal_ random_ to uniform_ zero_".split()
 )
-# Functions whose arguments are sizes and numbers, so that their result has no history.
+# Functions whose result has no history: their arguments are sizes and numbers, or a tensor that gives the shape.
 _FACTORIES = frozenset(
-    f"torch.{name}" for name in "arange empty eye linspace ones rand randint randn randperm zeros".split()
+    f"torch.{name}"
+    for name in "arange empty empty_like eye linspace ones ones_like rand rand_like randint randn randn_like "
+    "randperm zeros zeros_like".split()
 )
 
 

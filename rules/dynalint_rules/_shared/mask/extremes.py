@@ -26,7 +26,7 @@ def rewrite_extreme(scope: Scope, read: Selection) -> Rewrite | None:
     dtype = scope.dtype(read.source)
     if neutral is None or scope.tensor(read.mask) is None or not is_pure(scope, read.mask):
         return None
-    if dtype in ("bool", "int"):
+    if dtype in ("bool", "int") or (dtype is None and _selects_labels(read)):
         return None
     source, own = scope.text(read.source), trailing(scope, read.source, read.mask)
     others = _negated(scope, read.mask)
@@ -50,6 +50,14 @@ def _reduction(scope: Scope, node: ast.expr) -> str:
         return parent.attr if call.func is parent and not call.args else ""
     module, _, name = callee(scope, call).rpartition(".")
     return name if module == "torch" and call.args == [node] else ""
+
+
+def _selects_labels(read: Selection) -> bool:
+    """Return whether a mask compares the elements themselves with `==` or `!=`, as only code with integers does."""
+    mask = read.mask
+    if not isinstance(mask, ast.Compare) or not isinstance(mask.ops[0], ast.Eq | ast.NotEq):
+        return False
+    return ast.unparse(mask.left) == ast.unparse(read.source)
 
 
 def _negated(scope: Scope, mask: ast.expr) -> str:

@@ -131,16 +131,25 @@ def _is_fresh(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_unchanged(scope: Scope, source: ast.expr) -> bool:
-    """Return whether a variable holds a tensor of this function that no code changes, here or in a caller."""
+    """Return whether a variable holds a tensor of this function that no code changes, here or in a caller.
+
+    The same then holds for an element of it.
+    """
+    while isinstance(source, ast.Subscript):
+        source = source.value
     if not isinstance(source, ast.Name) or not is_own(scope, source.id, statement_of(scope, source)):
         return False
     computed = all(_is_computed_with(scope, one) for one in loads(scope, source.id))
     return computed and changed_in_place(scope, source.id) is None
 
 
-def _is_computed_with(scope: Scope, read: ast.Name) -> bool:
+def _is_computed_with(scope: Scope, read: ast.expr) -> bool:
     """Return whether a use of a tensor keeps no other reference to it."""
     parent = scope.parents[read]
+    if isinstance(parent, ast.Subscript) and parent.value is read:
+        return isinstance(parent.ctx, ast.Load) and (
+            isinstance(parent.slice, ast.List) or _is_computed_with(scope, parent)
+        )
     if isinstance(parent, ast.Attribute):
         return parent.attr in _FRESH or parent.attr in ("item", "backward", "dtype", "device", "shape")
     return isinstance(parent, ast.BinOp | ast.Compare | ast.UnaryOp)

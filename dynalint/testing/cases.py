@@ -47,6 +47,12 @@ class Case:
         return None if self.example.fixed is None else unmarked(self.example.fixed)[0]
 
     @property
+    def applies(self) -> bool:
+        """Whether the case applies to the current Python version and the installed torch, if any."""
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return holds(self.example.python, python) and _holds(self.rule.torch, self.example.torch)
+
+    @property
     def flagged(self) -> bool:
         """Whether the case's own rule must report a finding."""
         return any(self.rule.code in codes for codes in self.marks.values())
@@ -64,13 +70,8 @@ class Case:
 
 def cases_of(rules: Iterable[Rule]) -> list[Case]:
     """Return the examples of `rules` that apply to the current Python version and the installed torch, if any."""
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return [
-        Case(rule, example)
-        for rule in rules
-        for example in rule.page().examples
-        if holds(example.python, python) and _holds(rule.torch, example.torch)
-    ]
+    cases = (Case(rule, example) for rule in rules for example in rule.page().examples)
+    return [case for case in cases if case.applies]
 
 
 def unmarked(code: str) -> tuple[str, dict[int, tuple[str, ...]]]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 # What Python itself reads when it starts, and only then.
-_READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "VIRTUAL_ENV")
+_READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_")
 
 
 def dynalint(
@@ -35,9 +35,8 @@ def dynalint(
             [sys.executable, "-m", "dynalint", *arguments],
             cwd=folder, env=environment, input=given, capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
-    request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as stdin, ThreadPoolExecutor(2) as pool:
-        asked.write(json.dumps(request).encode())
+        asked.write(_request(arguments, folder, environment))
         stdin.write(given.encode())
         for file in (asked, stdin):
             file.seek(0)
@@ -58,12 +57,20 @@ def connected(arguments: Sequence[str], folder: Path) -> Iterator[tuple[socket.s
     """
     ours, theirs = socket.socketpair()
     with ours, tempfile.TemporaryFile() as asked:
-        request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(os.environ)}
-        asked.write(json.dumps(request).encode())
+        asked.write(_request(arguments, folder, os.environ))
         asked.seek(0)
         with theirs:
             process = _forker().start((asked.fileno(), *[theirs.fileno()] * 3))
         yield ours, partial(_forker().end, process, 240)
+
+
+def _request(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> bytes:
+    """Describe a command for the process that becomes it, which may take no more memory than this one."""
+    import resource  # which Windows does not have
+
+    memory = resource.getrlimit(resource.RLIMIT_AS)
+    parts = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment), "memory": memory}
+    return json.dumps(parts).encode()
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
@@ -131,6 +138,8 @@ def _serve(channel: socket.socket) -> None:
 
 def _become(asked: int, *streams: int) -> None:
     """Be the process of a command, from here to its end."""
+    import resource
+
     from dynalint.__main__ import main
 
     with open(asked, "rb") as file:
@@ -138,6 +147,7 @@ def _become(asked: int, *streams: int) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    resource.setrlimit(resource.RLIMIT_AS, request["memory"])
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

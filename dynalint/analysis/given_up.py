@@ -1,4 +1,4 @@
-"""Functions that Dynamo skips because of a graph break in a loop. They run eagerly, and their callees are traced."""
+"""Functions that Dynamo skips because of a graph break in a loop or `try`. They run eagerly; callees are traced."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dynalint.analysis.steps import walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_TRIES = ("Try", "TryStar")
 _COVERED = ("builtins", "math", "numpy", "torch")
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
 # Since Python 3.12, an `if` without `else` at the end of a `for` loop jumps back before its body.
@@ -86,12 +87,15 @@ def is_scripted(function: FunctionInfo) -> bool:
 
 
 def ends_function(event: Event, parents: Parents) -> bool:
-    """Return whether a graph break at an event makes Dynamo skip the whole function because of the enclosing loop.
+    """Return whether a graph break at an event makes Dynamo skip the whole function, because of what is around it.
 
-    Dynamo looks for a backward jump in the bytecode that follows, up to the next `return`. If it reaches the `return`
-    first, as after the test of a `while`, it resumes after the break.
+    It cannot resume in a `try` or in the handler of an exception. In a loop, it looks for a backward jump in the
+    bytecode that follows, up to the next `return`. If it reaches the `return` first, as after the test of a `while`,
+    it resumes after the break.
     """
     child: ast.AST = event.node
+    if is_tried(child, parents):
+        return True
     if not _is_in_loop(child, parents):
         return False
     following: list[ast.stmt] = []
@@ -110,6 +114,14 @@ def ends_function(event: Event, parents: Parents) -> bool:
             return not isinstance(_leaving(following), ast.Return)
         child = parent
     return False
+
+
+def is_tried(node: ast.AST, parents: Parents) -> bool:
+    """Return whether a node is in the body of a `try` or in a handler. What follows the body in `else` is not."""
+    return any(
+        isinstance(one, ast.ExceptHandler) or (type(one).__name__ in _TRIES and field == "body")
+        for one, field in ancestors(node, parents)
+    )
 
 
 def _before_last_jump(following: Sequence[ast.stmt], tested: ast.If | None) -> list[ast.stmt]:
@@ -185,8 +197,8 @@ def find_stranded(
         own = [one for one in certain if one.function is event.function and ends_function(one, parents)]
         for cause in [*own, *calls_in_loops(event.function, breaking, project)]:
             around = ancestors(cause.node, parents)
-            loop = [one for one, field in around if isinstance(one, _LOOPS) and field == "body"][-1]
-            if not way(cause.node, parents) <= way(event.node, parents):
+            loop = next((one for one, field in reversed(around) if isinstance(one, _LOOPS) and field == "body"), None)
+            if loop is None or not way(cause.node, parents) <= way(event.node, parents):
                 continue
             if loop.lineno < event.node.lineno or _leads_to(event, loop, breaks, project):
                 found.add(event)

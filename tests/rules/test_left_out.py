@@ -15,6 +15,7 @@ class Inner(nn.Module):
     def __init__(self, track=False):
         super().__init__()
         self.track, self.n, self.log, self.state = track, 0, [], None
+        self.recording, self.kept = False, True
         self.layer = nn.Linear(4, 4)
 
     def reset(self):
@@ -27,6 +28,9 @@ class Inner(nn.Module):
 
     def count(self):
         self.n += 1
+
+    def record(self):
+        self.recording, self.kept = True, False
 
     def forward(self, x: torch.Tensor, mask=None):
         {inner}
@@ -64,6 +68,11 @@ def _claimed(inner: str, outer: str = "pass", options: str = "") -> bool:
         ("if mask is not None: self.n += 1", "", False),
         ("if mask is None: self.n += 1", "", True),
         ("if mask: self.log.append(1)", "", False),
+        ("if not self.recording: return x; self.n += 1", "", False),
+        ("if not self.kept: return x; self.n += 1", "", True),
+        ("if torch.isnan(x).any(): self.n += 1", "", False),
+        ("if not torch.isfinite(x).all(): self.n += 1", "", False),
+        ("if torch.isfinite(x).all(): self.n += 1", "", True),
         ("try:; \tx = x * 2; except ValueError:; \tself.n += 1", "", False),
         ("try:; \tself.n += 1; except ValueError:; \tx = x * 2", "", True),
     ],
@@ -137,12 +146,14 @@ def double(x: torch.Tensor):
         ("for _ in range(2): x = self.scaled(x) if x.sum() > -99 else x; self.n += 1", True),
         ("for _ in range(2): self.log.append(x.max().item())", False),
         ("for one in x.shape:; \tif one > 2: x.max().item(); self.n += 1", False),
+        ("try:; \tprint(1); except ValueError:; \tpass; self.n += 1", False),
+        ("try:; \tx = x * 2; except ValueError:; \tpass; else:; \tprint(1); self.n += 1", True),
         ("self.n += 1; x = self.layer(x) if x.sum() > -99 else x", True),
         ("if self.training: self.loop(x); self.n += 1", True),
     ],
 )
 def test_state_of_a_function_that_runs_in_eager_mode_is_not_claimed(body: str, claimed: bool) -> None:
-    """All were run with torch 2.13: a break in a loop makes Dynamo skip the function."""
+    """All were run with torch 2.13: a break in a loop or `try` makes Dynamo skip the function."""
     assert ("recompile" in [one.category for one in dynalint.check_source("model.py", _eager(body))]) is claimed
 
 
@@ -195,3 +206,71 @@ class Model(nn.Module):
         return clamped(x, {passed})
 """
     assert ("DYN804" in [one.code for one in dynalint.check_source("f.py", code)]) is claimed
+
+
+@pytest.mark.parametrize(
+    ("added", "claimed"),
+    [("", True), ("    handle.remove()\n", False), ("    model(torch.ones(4))\n    handle.remove()\n", False)],
+)
+def test_what_a_hook_collects_until_it_is_removed_is_advice(added: str, claimed: bool) -> None:
+    """All were run with torch 2.13."""
+    code = f"""\
+import torch
+from torch import nn
+
+
+def watched(model: nn.Module):
+    found = []
+
+    def hook(module, inputs, output):
+        found.append(output * 2)
+
+    handle = model.register_forward_hook(hook)
+{added}    return found
+"""
+    assert ("recompile" in [one.category for one in dynalint.check_source("f.py", code)]) is claimed
+
+
+@pytest.mark.parametrize(
+    ("taken", "claimed"), [("found = self.found", True), ("found = [*self.found]; self.found.clear()", False)]
+)
+def test_what_an_object_collects_and_empties_itself_is_advice(taken: str, claimed: bool) -> None:
+    """All were run with torch 2.13."""
+    code = f"""\
+from torch import nn
+
+
+class Watcher:
+    def __init__(self, model: nn.Module):
+        self.found = []
+        model.register_forward_hook(self.hook)
+
+    def hook(self, module, inputs, output):
+        self.found.append(output * 2)
+
+    def take(self):
+        {taken}
+        return found
+"""
+    assert ("recompile" in [one.category for one in dynalint.check_source("f.py", code)]) is claimed
+
+
+def test_nothing_is_claimed_for_what_only_runs_now_and_then() -> None:
+    """It was run with torch 2.13: the second call compiles no graph, and Dynamo skips the function from then on."""
+    code = """\
+import torch
+from torch import nn
+
+
+class Shown(nn.Module):
+    def __init__(self, every=100):
+        super().__init__()
+        self.every, self.n = every, 0
+
+    def forward(self, x: torch.Tensor):
+        if self.n % self.every == 0:
+            print(x.min().item(), x.max().item())
+        self.n += 1
+        return x
+"""
+    assert "recompile" not in [one.category for one in dynalint.check_source("f.py", code)]

@@ -84,6 +84,25 @@ def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[t
                 yield method, statement
 
 
+def is_collected(event: Change, project: Project) -> bool:
+    """Return whether code that is not compiled collects items, and takes them away itself, usually after each call.
+
+    It empties the collection of an object that is no module, or is a function that removes the hook that collects.
+    """
+    name, owner, outer = state_name(event), event.function.owner, event.function.parent
+    if event.home.type == "closure" and outer is not None:
+        return any(isinstance(one, ast.Attribute) and one.attr == "remove" for one in walk_function(outer.node))
+    if owner is None or event.home.type != "attribute" or project.is_module_class(owner):
+        return False
+    methods = (one for cls in project.mro(owner) for one in cls.methods.values())
+    return any(
+        isinstance(node, ast.stmt) and _sets(node, name, ast.Attribute)
+        for one in methods
+        if one.name != "__init__" and not one.reached and name in one.text
+        for node in walk_function(one.node)
+    )
+
+
 def _setters(project: Project, name: str, sort: type[ast.expr]) -> Sequence[tuple[FunctionInfo, ast.stmt]]:
     """Return the statements in the region that set or shrink an attribute or variable called `name`."""
     functions, key = reached_functions(project, name), (_setters, name, sort)

@@ -17,6 +17,7 @@ from dynalint.rulekit import (
     k,
     walk,
     walk_function,
+    way,
 )
 from dynalint_rules._code.changes import Change, mentions, names, other_changes, same, state_name
 from dynalint_rules._code.new_values import is_computed_from_old, new_value
@@ -41,15 +42,17 @@ def is_counter(event: StateChange, project: Project) -> bool:
         and _counts(event, project)
         and is_specialised(event, project)
         and not settles(event, project)
-        and may_compile(event.function, project)
+        and may_compile(event, project)
     )
 
 
-def may_compile(function: FunctionInfo, project: Project) -> bool:
+def may_compile(event: Change, project: Project) -> bool:
     """Return whether the compiled code can contain anything that becomes a graph. Otherwise, Dynamo ignores it.
 
-    Dynamo does not compile an autograd function that changes state.
+    Dynamo does not compile an autograd function that changes state. What only runs now and then, as in
+    `if self.n % 100 == 0: print(x.mean())`, does not count, because there is no graph in most calls.
     """
+    function, parents = event.function, project.parents(event.function)
     if function.owner is not None and "torch.autograd.Function" in project.lineage(function.owner)[1]:
         return False
     if function.caller is not None:
@@ -60,6 +63,7 @@ def may_compile(function: FunctionInfo, project: Project) -> bool:
         and any(isinstance(one, k.Tensor | k.Unknown) for one in kinds.get(node, k.UNKNOWN).members)
         for node in walk_function(function.node)
         if not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load)
+        if not any(isinstance(one, ast.If) and mentions(one.test, state_name(event)) for one, _ in way(node, parents))
     )
 
 

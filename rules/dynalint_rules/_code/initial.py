@@ -61,6 +61,42 @@ def by_default(test: ast.expr, owner: ClassInfo, project: Project) -> bool | Non
     return only if isinstance(only, bool) else None
 
 
+def as_built(test: ast.expr, owner: ClassInfo, project: Project) -> bool | None:
+    """Return the outcome of a test of an attribute that only methods change which nothing in the project calls.
+
+    Such a method turns something on if the user wishes: `def record(self): self.recording = True`.
+    """
+    left = test.left if isinstance(test, ast.Compare) else test
+    if not isinstance(left, ast.Attribute) or ast.unparse(left.value) != "self":
+        return None
+    related = [*project.mro(owner), *_below(owner)]
+    stores = [(method, value) for cls in related for method, value in _given(cls, left.attr)]
+    values = [value for method, value in stores if method.name == "__init__"]
+    values += [cls.body[left.attr] for cls in related if left.attr in cls.body]
+    others = {method for method, _ in stores if method.name != "__init__"}
+    if any(one.reached or _is_used(one.name, project) for one in others) or _is_set_outside(left.attr, project):
+        return None
+    known = [one.value if isinstance(one, ast.Constant) else _OPEN for one in values]
+    outcomes = {
+        compared(test, one) if isinstance(test, ast.Compare) else one is not _OPEN and bool(one) for one in known
+    }
+    return outcomes.pop() if len(outcomes) == 1 and _OPEN not in known else None
+
+
+def _is_used(name: str, project: Project) -> bool:
+    return any(not is_test(file.path) for file, _, _ in project.attribute_uses(name))
+
+
+def _is_set_outside(name: str, project: Project) -> bool:
+    """Return whether code sets an attribute with this name of anything but `self`."""
+    stores = (
+        one
+        for file, _, one in project.attribute_uses(name)
+        if isinstance(one.ctx, ast.Store) and not is_test(file.path)
+    )
+    return any(ast.unparse(one.value) != "self" for one in stores)
+
+
 def compared(test: ast.Compare, left: object) -> bool | None:
     """Return the outcome of a comparison of a value with a constant, or None for any other comparison."""
     operation, right = _COMPARED.get(type(test.ops[0])), test.comparators[0]

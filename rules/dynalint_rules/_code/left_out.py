@@ -1,14 +1,18 @@
-"""Code that no call reaches unless it raises, or unless an option is given that is off by default."""
+"""Code that no call reaches unless an exception, a number that is not finite, or what is off by default leads there."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange, walk_function, way
-from dynalint_rules._code.initial import by_default, compared, only_default
+from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange, walk, walk_function, way
+from dynalint_rules._code.initial import as_built, by_default, compared, only_default
+from dynalint_rules._code.names import around
 
 _MOST_CALLERS = 3
+# Whether a test that calls this function passes for numbers as they should be.
+_EXPECTED = {"isnan": False, "isinf": False, "isfinite": True}
 
 
 def category_of(event: StateChange | ContainerChange, project: Project) -> Literal["advice"] | None:
@@ -18,7 +22,8 @@ def category_of(event: StateChange | ContainerChange, project: Project) -> Liter
 
 def is_left_out(node: ast.AST, function: FunctionInfo, project: Project, callers: int = _MOST_CALLERS) -> bool:
     """Return whether code handles an exception, or stands behind an option that nothing in the project turns on."""
-    arms = way(node, project.parents(function))
+    parents = project.parents(function)
+    arms = [*way(node, parents), *_passed(node, parents)]
     if any(isinstance(one, ast.ExceptHandler) or _is_other(one, arm, function, project) for one, arm in arms):
         return True
     calls = [(caller, call) for caller in function.called_by for call in _names(function.name, caller)]
@@ -31,6 +36,16 @@ def _names(name: str, caller: FunctionInfo) -> list[ast.AST]:
         node for node in walk_function(caller.node) if name in (getattr(node, "attr", None), getattr(node, "id", None))
     ]
     return nodes or [caller.node]
+
+
+def _passed(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[tuple[ast.AST, str]]:
+    """Yield each earlier `if` around a node whose body returns, with the branch that goes on."""
+    inner: ast.AST | None = node
+    while inner is not None:
+        for one in around(parents, inner)[0] if isinstance(inner, ast.stmt) else ():
+            if isinstance(one, ast.If) and not one.orelse and isinstance(one.body[-1], ast.Return):
+                yield one, "orelse"
+        inner = parents.get(inner)
 
 
 def _is_other(node: ast.AST, arm: str, function: FunctionInfo, project: Project) -> bool:
@@ -49,9 +64,14 @@ def _outcome(test: ast.expr, function: FunctionInfo, project: Project) -> bool |
         deciding = isinstance(test.op, ast.Or)
         outcomes = {_outcome(one, function, project) for one in test.values}
         return deciding if deciding in outcomes else None if None in outcomes else not deciding
-    own = by_default(test, function.owner, project) if function.owner is not None else None
-    if own is not None:
-        return own
+    if isinstance(test, ast.Call):
+        called = {ast.unparse(one.func).rpartition(".")[2] for one in walk(test) if isinstance(one, ast.Call)}
+        return next((expected for name, expected in _EXPECTED.items() if name in called), None)
+    if function.owner is not None:
+        own = by_default(test, function.owner, project)
+        own = as_built(test, function.owner, project) if own is None else own
+        if own is not None:
+            return own
     default = only_default(test.left if isinstance(test, ast.Compare) else test, function, project)
     if default is None:
         return None

@@ -39,7 +39,9 @@ class BranchOnTensor(Rule):
         if decision.form not in _WHAT or is_guard(decision.node) or not asks_tensor(event, project):
             return
         shown = quote(event.function.file, operand)
-        lost = ", and the loop around it makes Dynamo skip the whole function" if ends_function(event, parents) else ""
+        outer = "loop" if event.position.loop else "`try`"
+        lost = f", and the {outer} around it makes Dynamo skip the whole function"
+        lost = lost if ends_function(event, parents) else ""
         message = f"Dynamo cannot know {_WHAT[decision.form]} because {shown} is {thing(event.kind)}{lost}"
         yield Violation(tested_value(operand, decision), message, help=_HELP[decision.form])
 

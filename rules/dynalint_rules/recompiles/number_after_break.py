@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violation, is_scripted, k, walk
+from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violation, is_scripted, k, walk, way
 from dynalint_rules._code.initial import calls_of, passed_by_name, place_of, placed
 from dynalint_rules._code.settings import captures_scalars
 
@@ -111,8 +111,11 @@ class _Reading:
                     yield one
 
     def is_captured(self, event: Call) -> bool:
-        """Return whether Dynamo resumes after the break. It does not do so in a loop, `try` or `with`."""
-        if is_scripted(self._function):
+        """Return whether Dynamo resumes after the break. It does not do so in a loop, `try` or `with`.
+
+        What only runs in every n-th call (`if self.steps % 100 == 0:`) does not count.
+        """
+        if is_scripted(self._function) or self._is_rare(event):
             return False
         interpreter = self._project.interpreter
         contexts = interpreter.contexts.get(self._function, ()) if interpreter is not None else ()
@@ -123,6 +126,10 @@ class _Reading:
             if isinstance(one, Branch) or (isinstance(one, Call) and one.callee == event.callee)
         ]
         return not any(one.position.loop or one.position.try_ or one.position.with_ for one in [event, *breaks])
+
+    def _is_rare(self, event: Call) -> bool:
+        tests = [one.test for one, arm in way(event.node, self._parents) if isinstance(one, ast.If) and arm == "body"]
+        return any(isinstance(node, ast.Mod) for test in tests for node in walk(test))
 
     def meets_tensor(self, node: ast.expr) -> bool:
         """Return whether a tensor operation uses a value computed from a number, directly or via a local name."""

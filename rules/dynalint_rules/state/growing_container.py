@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import ContainerChange, Project, Rule, StateChange, Violation, k
-from dynalint_rules._code.changes import mentions, same, state_name
+from dynalint_rules._code.changes import is_collected, mentions, same, state_name
 from dynalint_rules._code.deques import deque_limits
 from dynalint_rules._code.growth import LIMIT, UP_TO_LIMIT, is_there_before, settles
 from dynalint_rules._code.left_out import category_of
@@ -42,7 +42,7 @@ class GrowingContainer(Rule):
                 event.statement,
                 f"{shown} outlives the call and grows on every call, so each new length recompiles {UP_TO_LIMIT}",
                 help="Return the added items and collect them outside the compiled code.",
-                category=category_of(event, project),
+                category="advice" if is_collected(event, project) else category_of(event, project),
                 torch=">=2.13" if _is_numbered(event.statement) else "",
             )
 

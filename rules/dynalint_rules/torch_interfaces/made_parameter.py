@@ -14,6 +14,7 @@ from dynalint.rulekit import (
     leads_to_raise,
     torch_api,
     walk,
+    walk_function,
 )
 from dynalint_rules._code.initial import by_default
 
@@ -49,7 +50,7 @@ class MadeParameter(Rule):
             return
         last = event.callee.rpartition(".")[2]
         if event.callee in _PARAMETERS:
-            if not _is_made_here(event):
+            if not _is_made_here(event, project):
                 return
             message = "`nn.Parameter()` creates a parameter in compiled code, which breaks the graph"
         elif last in _OPTIONAL and _is_off(event, _OPTIONAL[last], project):
@@ -71,11 +72,28 @@ def _is_further(event: Call, project: Project) -> bool:
     return False
 
 
-def _is_made_here(event: Call) -> bool:
-    """Return whether a parameter's tensor is computed in the call to `nn.Parameter`."""
-    given = event.node.args[0] if event.node.args else None
+def _is_made_here(event: Call, project: Project) -> bool:
+    """Return whether a parameter's tensor is computed in the function that calls `nn.Parameter`."""
     tensor = k.only_tensor(event.args[0]) if event.args else None
-    return isinstance(given, ast.Call | ast.BinOp) and tensor is not None and tensor.origin is None
+    if not event.node.args or tensor is None or tensor.origin is not None:
+        return False
+    given, values = event.node.args[0], [event.node.args[0]]
+    if isinstance(given, ast.Name):
+        node = event.function.node
+        named = [one for one in walk_function(node) if isinstance(one, ast.Name) and one.id == given.id]
+        assigned = [one for one in walk_function(node) if isinstance(one, ast.Assign) and one.targets[0] in named]
+        made = len(assigned) == sum(isinstance(one.ctx, ast.Store) for one in named) > 0
+        values = [one.value for one in assigned] if made else []
+        kinds = project.kinds(event.function)
+        # A function of the project may return what it is given.
+        values = (
+            [] if any(isinstance(one, ast.Call) and not _is_torch(kinds.get(one.func)) for one in values) else values
+        )
+    return bool(values) and all(isinstance(one, ast.Call | ast.BinOp) for one in values)
+
+
+def _is_torch(kind: k.Kind | None) -> bool:
+    return isinstance(kind, k.External | k.Method)
 
 
 def _is_off(event: Call, option: str, project: Project) -> bool:

@@ -18,6 +18,7 @@ from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif
+from dynalint_rules._shared.guard.drawn import refuse_drawn_for
 from dynalint_rules._shared.text import WIDTH
 
 if TYPE_CHECKING:
@@ -314,8 +315,8 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
     """Ensure that compiled code can skip a call that only displays its arguments.
 
     Raises:
-        Refusal: If computing or formatting the arguments has side effects, or which code runs next depends on an
-            exception.
+        Refusal: If computing or formatting the arguments has side effects, which code runs next depends on an
+            exception, or random numbers are drawn only for the call.
     """
     parts = [*call.args, *(keyword.value for keyword in call.keywords)]
     check_left_out(scope, parts)
@@ -324,6 +325,7 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
             f"{scope.quote(call)} calls methods of its arguments that may have side effects, and these would be "
             "skipped too; assign the text to a variable first and print that"
         )
+    refuse_drawn_for(scope, call)
     for part in parts if is_caught(scope, call) else []:
         if not shows_without_raising(scope, part):
             raise may_raise(scope, part)

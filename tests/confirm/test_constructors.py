@@ -6,6 +6,7 @@ import abc
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 from dynalint.confirm.worker.inputs.constructors import constructions
@@ -59,6 +60,19 @@ class Grouped(nn.Module):
         self.norm = nn.GroupNorm(32, channels)
 
 
+class Normalized(nn.Module):
+    def __init__(self, mean, mask):
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.kept = mean[torch.logical_not(mask)]
+
+
+class Sized(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.layer = nn.Linear(table.shape[-1], 2)
+
+
 @pytest.mark.parametrize(
     "cls",
     [
@@ -67,6 +81,8 @@ class Grouped(nn.Module):
         Makes,
         Bounded,
         Grouped,
+        Normalized,
+        Sized,
     ],
 )
 def test_the_error_leads_to_arguments_that_work(cls: type) -> None:

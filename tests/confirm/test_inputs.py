@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Optional
 
 import pytest
@@ -10,10 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dynalint.confirm.worker.inputs import guessed_values
+from dynalint.confirm.worker.inputs import guessed_values, targets
 from dynalint.confirm.worker.inputs.constructors import constructions
 from dynalint.confirm.worker.inputs.search import NoInputsError, find_call
 from dynalint.confirm.worker.inputs.variants import other_batch, other_ranks
+from dynalint.confirm.worker.process.wire import Silent
+from dynalint.confirm.worker.source import loading
 
 pytestmark = pytest.mark.dynamo
 
@@ -679,3 +682,19 @@ class Features(nn.Module):
 def test_a_key_that_is_not_a_literal_gets_an_item() -> None:
     (batch,), _ = find_call(Features(), "cpu", 30).call
     assert set(batch) == {"dense", "user", "item_id"}
+
+
+def test_the_fixtures_of_a_test_are_not_guessed(tmp_path: Path) -> None:
+    file = tmp_path / "test_of_fixtures.py"
+    file.write_text("def test_alone():\n    return 1\n\ndef test_with(monkeypatch):\n    return monkeypatch + 1\n")
+    loading.prepare([str(tmp_path)], {})
+    request = {"device": "cpu", "name": "a test", "example": None, "calls": [], "guesses": True, "seconds": 10}
+
+    def subject(name: str) -> Any:
+        target = {"path": str(file), "module": file.stem, "qualname": name}
+        return targets.subject_of({**request, "target": target}, Silent())
+
+    assert subject("test_alone").text.startswith("test_alone")
+    with pytest.raises(targets.ProblemError) as met:
+        subject("test_with")
+    assert "fixtures" in met.value.failure.message

@@ -73,7 +73,9 @@ def test_code_that_does_not_use_a_missing_package_runs(tmp_path: Path) -> None:
     assert module.Plain().double(2) == 4
     assert not module.HAS_THREE
     assert stand_ins.names() == ["absent_one", "absent_two"]
-    assert stand_ins.told() == " (with a stand-in for `absent_one` and `absent_two`, which cannot be imported)"
+    noted = stand_ins.noted("a call")
+    assert noted == "a call (with a stand-in for `absent_one` and `absent_two`, which cannot be imported)"
+    assert stand_ins.noted(noted) == noted
 
 
 @pytest.mark.parametrize(

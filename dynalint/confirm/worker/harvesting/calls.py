@@ -352,7 +352,7 @@ class Harvest:
         return said
 
     def _text(self, subject: Any, call: Call) -> str:
-        return f"the call {_name(subject)}({signature.text_of(*call)}) in {self.where}{stand_ins.told()}"
+        return stand_ins.noted(f"the call {_name(subject)}({signature.text_of(*call)}) in {self.where}")
 
     def _run(self, subject: Any, call: Call, reply: Reply, seconds: int) -> None:
         text = self._text(subject, call)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
+import torch
+
 from .guessed_values import WIDTH, GuessLevel, PassThrough, constructor_arguments
 from .large_models import LARGE, TooLargeError, has_large_defaults, limited_parameters, small_defaults, too_large
 from .own_code import compared_in
@@ -136,6 +138,13 @@ def _number(value: Any) -> Iterator[Any]:
         yield 2
 
 
+def _tensor(value: Any) -> Iterator[Any]:
+    """Replace a number with a tensor, such as statistics, weights, or a mask."""
+    if type(value) in (int, float):
+        yield torch.ones(WIDTH)
+        yield torch.ones(WIDTH, dtype=torch.bool)
+
+
 def _called(_value: Any) -> Iterator[Any]:
     """Replace a value that was called with a class that accepts anything."""
     yield PassThrough
@@ -146,6 +155,8 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"argument of type '(?:int|float)' is not", _lists),
     (r"cannot unpack non-iterable (?:int|float)|argument after \* must be an iterable, not (?:int|float)", _lists),
     (r"'(?:int|float|str|list)' object is not callable", _called),
+    (r"(?:must be|expected) Tensor\b.*\b(?:not|got) (?:int|float)|'(?:int|float)' object .*\bTensor", _tensor),
+    (r"'(?:int|float)' object has no attribute '(?:shape|size|n?dim|dtype|to|view|reshape|detach|clone)'", _tensor),
     (
         r"unsupported operand|not supported between|of type int|as an integer|can't multiply|must be .*\bint|int\(\)",
         _number,

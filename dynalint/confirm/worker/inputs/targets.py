@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from ..source import loading
 from .constructors import constructions
 from .guessed_values import NoGuessError
 from .large_models import TooLargeError
-from .search import FINAL, FoundCall, NoInputsError, find_call
+from .search import FINAL, FoundCall, NoInputsError, find_call, parameters_of
 
 # Values that do not belong to a version of the code, so that another version can be called with them.
 _SHARED = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -200,6 +201,8 @@ def _makers(found: Any, target: Mapping[str, str], device: str) -> Makers:
         is_method = owner and isinstance(found, types.FunctionType)
         cls = loading.load_target({**target, "qualname": owner}) if is_method else None
         if not isinstance(cls, type) or isinstance(inspect.getattr_static(cls, name), staticmethod):
+            if not owner and _takes_fixtures(found, target):
+                raise NoInputsError("the arguments of a test are fixtures, which only its framework provides")
             yield (lambda: found), target["qualname"]
             return
     builds = constructions(cls)
@@ -215,6 +218,11 @@ def _makers(found: Any, target: Mapping[str, str], device: str) -> Makers:
         return
     except NoGuessError as error:
         raise NoInputsError(f"{cls.__name__} cannot be built: {error}") from error
+
+
+def _takes_fixtures(found: Any, target: Mapping[str, str]) -> bool:
+    is_test = target["qualname"].startswith("test") and Path(target["path"]).name.startswith("test")
+    return is_test and any(one.default is inspect.Parameter.empty for one in parameters_of(found))
 
 
 def _instance(build: Callable[[], Any], device: str) -> Any:

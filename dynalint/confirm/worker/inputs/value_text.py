@@ -21,7 +21,8 @@ def first_line(text: str) -> str:
 def worded(value: Any) -> str:
     """Return a short expression for a value."""
     if isinstance(value, torch.Tensor):
-        value = TensorSpec(tuple(value.shape), "float" if value.is_floating_point() else "int")
+        kind = "float" if value.is_floating_point() else "bool" if value.dtype is torch.bool else "int"
+        value = TensorSpec(tuple(value.shape), kind)
     if isinstance(value, TensorSpec):
         return f"{value.kind}[{', '.join(map(str, value.shape))}]"
     if isinstance(value, (nn.Module, GuessedConfig)):

@@ -82,7 +82,7 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
     """
     try:
         subject = subject_of(request, reply)
-        reply.part("inputs", subject.text + stand_ins.told())
+        reply.part("inputs", stand_ins.noted(subject.text))
         # Send the files now in case the process dies, and again at the end, when everything has been imported.
         reply.part("files", loading.imported_files(request["roots"]))
         run_modes(subject, request, reply, None)
@@ -105,7 +105,7 @@ def _run_attempt(subject: BuiltTarget, request: Mapping[str, Any], reply: Reply)
     reply.stage(f"running {request['target']['qualname']} under torch.compile")
     with Deadline(request["seconds"] * _FAILING, request["seconds"]).kept():
         default = runs.default_run(subject.make, [subject.call], watched)
-    reply.part("inputs", subject.text + stand_ins.told())
+    reply.part("inputs", stand_ins.noted(subject.text))
     reply.part("default", encode(replace(default, traced={}, compiles=(), error=None)))
 
 

@@ -35,10 +35,11 @@ def names() -> list[str]:
     return sorted(_absent)
 
 
-def told() -> str:
-    """Return a remark for the description of a call, or an empty string if nothing is missing."""
+def noted(text: str) -> str:
+    """Return the description of a call with a remark about what is missing, if the description has none yet."""
     missing = " and ".join(f"`{name}`" for name in names())
-    return f" (with a stand-in for {missing}, which cannot be imported)" if missing else ""
+    remark = f" (with a stand-in for {missing}, which cannot be imported)" if missing else ""
+    return text if text.endswith(remark) else text + remark
 
 
 def tolerating(act: Callable[[], _T], own: str = "") -> _T:

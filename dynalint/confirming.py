@@ -115,9 +115,9 @@ def verifier(
 ) -> WorkerVerifier:
     """Return a verifier that runs fixes and the original code on the same targets as confirmation."""
     options = _within_budget(confirm_options(workspace, result.analysis.project.roots), result.linted)
-    near = _roots_near(workspace, result)
+    ways = _roots_near(workspace, result), parts(workspace, result)
     return WorkerVerifier(
-        options, targets(workspace, result), progress, _heirs(result.analysis), near, practical=practical
+        options, targets(workspace, result), progress, _heirs(result.analysis), *ways, practical=practical
     )
 
 

@@ -1,7 +1,8 @@
 """Verify fixes by running the original and the rewritten code side by side in the worker.
 
 Each unit is tried on the compiled roots that reach it, nearest first, until all the code that it changes has run. Units
-that affect the same root are tried together.
+that affect the same root are tried together. If the roots do not run all of it, the functions on the way to it are
+tried, but only with calls from the project's own code.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class WorkerVerifier:
 
     `roots` are the compiled roots that can be run, and `heirs` maps each root to the roots that inherit its code.
     `near` returns the roots that reach a finding, nearest first, because the finding itself records only a single call
-    chain. If `practical` is true, differences that a reviewer would accept do not refute a fix but are reported in its
+    chain. `parts` returns the functions on the way to a finding, also nearest first. If `practical` is true, differences that a reviewer would accept do not refute a fix but are reported in its
     verification. See `docs/fixes.md`. Raises WorkerError if the interpreter cannot be started.
     """
 
@@ -75,6 +76,7 @@ class WorkerVerifier:
         progress: Progress | None = None,
         heirs: Mapping[Target, Sequence[Target]] | None = None,
         near: Callable[[Finding], Sequence[Target]] = lambda _: (),
+        parts: Callable[[Finding], Sequence[Target]] = lambda _: (),
         *,
         practical: bool = False,
     ) -> None:
@@ -83,6 +85,8 @@ class WorkerVerifier:
         self._progress = progress
         self._heirs = heirs or {}
         self._near = near
+        self._parts = parts
+        self._only_called: set[Target] = set()
         self._practical = practical
         self._calls = ProjectCalls(options)
         self._worker: Worker | None = None
@@ -108,6 +112,16 @@ class WorkerVerifier:
             if comparison.same_code(case.unit):
                 case.verification = Verification("proven", "only comments and layout differ")
             case.targets = self._targets(case.unit)
+        self._try(comparison)
+        for case in comparison.cases:
+            case.targets = [] if case.complete else self._parts_of(case.unit)
+        self._try(comparison)
+        for case in comparison.cases:
+            case.obstacles += [self._obstacle] if self._obstacle else []
+        return {case.unit: case.outcome() for case in comparison.cases}
+
+    def _try(self, comparison: Comparison) -> None:
+        """Run the targets of each case until nothing is left to try."""
         if any(case.targets for case in comparison.cases if not case.complete):
             self._look_for_calls(comparison)
         while not self._obstacle:
@@ -123,9 +137,6 @@ class WorkerVerifier:
                 case.add(run.shown[case.unit])
             for case in cases:
                 case.targets.remove(target)
-        for case in comparison.cases:
-            case.obstacles += [self._obstacle] if self._obstacle else []
-        return {case.unit: case.outcome() for case in comparison.cases}
 
     def _targets(self, unit: Unit) -> list[Target]:
         """Return the roots to run for a unit. Roots with a declared example come first, then the nearest."""
@@ -136,6 +147,14 @@ class WorkerVerifier:
             return self._options.example_for(target) is None, unit.ranks and _is_part(target, unit)
 
         return sorted(found, key=rank)[:_MOST_TARGETS]
+
+    def _parts_of(self, unit: Unit) -> list[Target]:
+        """Return the functions on the way to a unit, nearest first, that are not among its roots."""
+        known = self._reaching(unit)
+        found = dict.fromkeys(part for linted in unit.linted for part in self._parts(linted.finding))
+        parts = [part for part in found if part not in known][:_MOST_TARGETS]
+        self._only_called.update(part for part in parts if part not in self._roots)
+        return parts
 
     def _reaching(self, unit: Unit) -> list[Target]:
         """Return the roots that reach a unit, nearest first, followed by the roots that inherit their code.
@@ -159,13 +178,17 @@ class WorkerVerifier:
         return list(dict.fromkeys([*way[:1], *near, *way, *heirs]))
 
     def _look_for_calls(self, comparison: Comparison) -> None:
-        """Search for calls to the targets in the project's own code. Targets with a call are run first."""
+        """Search for calls to the targets in the project's own code. Targets with a call are run first.
+
+        Other targets are run with guessed inputs, but parts are not, because only the project knows what they are given.
+        """
         worker = self._started()
         if worker is None:
             return
         targets = [target for case in comparison.cases for target in case.targets if not case.complete]
         self._calls.look_for(targets, worker, partial(self._report, 0, len(comparison.cases)))
         for case in comparison.cases:
+            case.targets = [one for one in case.targets if one not in self._only_called or self._calls.of(one)]
             case.targets.sort(key=lambda one: self._options.example_for(one) is None and not self._calls.of(one))
 
     def _started(self) -> Worker | None:
@@ -245,8 +268,10 @@ class WorkerVerifier:
     def _request(self, target: Target, cases: Sequence[TriedUnit], comparison: Comparison) -> dict[str, Any]:
         options = self._options
         given = {os.path.realpath(path): text for path, text in options.overrides.items()}
+        asked = request_for(replace(target, path=Path(os.path.realpath(target.path))), options, self._calls.of(target))
         return {
-            **request_for(replace(target, path=Path(os.path.realpath(target.path))), options, self._calls.of(target)),
+            **asked,
+            "guesses": asked["guesses"] and target not in self._only_called,
             "overrides": {**given, **comparison.before},
             "marked": {**given, **comparison.marked},
             "rewritten": {**given, **comparison.after},

@@ -51,6 +51,19 @@ class Free(nn.Module):
         return x * 3 if x.sum() > 0 else x * 4
 
 
+def halved(x):
+    return x / 2 if x.sum() > 0 else x / 4
+
+
+class Locked(nn.Module):
+    def __init__(self, key):
+        super().__init__()
+        raise PermissionError("wrong key")
+
+    def forward(self, x):
+        return halved(x)
+
+
 def encoder(width):
     return Encoder({"width": width}, "sesame")
 
@@ -61,7 +74,7 @@ def rescaled(batch):
 """
 TESTS = """
 import torch
-from pkg.model import Free, encoder, rescaled
+from pkg.model import Free, encoder, halved, rescaled
 
 
 def test_usual():
@@ -74,6 +87,10 @@ def test_special():
 
 def test_rescaled():
     rescaled({"pos": torch.ones(2), "scale": torch.ones(1)})
+
+
+def test_halved():
+    halved(torch.full((5, 3), 1.5))
 
 
 def test_free():
@@ -93,17 +110,23 @@ def project(tmp_path: Path) -> Path:
 
 
 def proven(
-    project: Path, edits: Sequence[tuple[str, str]], name: str = "Encoder.forward", **more: object
+    project: Path,
+    edits: Sequence[tuple[str, str]],
+    name: str = "Encoder.forward",
+    root: str | None = None,
+    **more: object,
 ) -> tuple[Verification, list[str]]:
     """Return the verification of a rewrite, and the names of the targets that ran for it."""
     path = project / "pkg/model.py"
     file = read_source(path)
     unit = unit_of(file, list(edits), function=name)
     options = ConfirmOptions(project=project, directory=project, search=(project,), **more)  # type: ignore[arg-type]
-    target = Target(path, "pkg.model", name.removesuffix(".forward"))
+    target = Target(path, "pkg.model", (root or name).removesuffix(".forward"))
+    part = Target(path, "pkg.model", name)
     after = {path: replaced(file.text, merged([unit.plan])[path])}
     told: list[str] = []
-    with WorkerVerifier(options, [target], lambda _done, _total, what: told.append(what)) as verify:
+    told_of = lambda _done, _total, what: told.append(what)  # noqa: E731
+    with WorkerVerifier(options, [target], told_of, parts=lambda _: [part] if root else []) as verify:
         return verify({}, after, [unit])[unit], told
 
 
@@ -137,6 +160,19 @@ def test_a_compiled_function_is_called_as_a_test_calls_it(project: Path) -> None
     verification, _ = proven(project, [(old, new)], "rescaled")
     assert verification.outcome == "proven", verification.detail
     assert "test_rescaled" in verification.detail
+
+
+def test_what_no_root_runs_is_tried_with_the_calls_of_a_part_and_no_guesses(project: Path) -> None:
+    old = "x / 2 if x.sum() > 0 else x / 4"
+    right, wrong = (f"torch.where(x.sum() > 0, x / 2, x / {number})" for number in (4, 5))
+    verification, _ = proven(project, [(old, right)], "halved", "Locked.forward")
+    assert verification.outcome == "proven", verification.detail
+    assert "test_halved" in verification.detail
+    verification, _ = proven(project, [(old, wrong)], "halved", "Locked.forward")
+    assert verification.outcome == "refuted"
+    (project / "tests/test_model.py").unlink()
+    verification, _ = proven(project, [(old, right)], "halved", "Locked.forward")
+    assert verification.outcome == "unverifiable"
 
 
 def test_guesses_come_last_and_only_where_they_are_allowed(project: Path) -> None:

@@ -65,8 +65,9 @@ class WorkerVerifier:
 
     `roots` are the compiled roots that can be run, and `heirs` maps each root to the roots that inherit its code.
     `near` returns the roots that reach a finding, nearest first, because the finding itself records only a single call
-    chain. `parts` returns the functions on the way to a finding, also nearest first. If `practical` is true, differences that a reviewer would accept do not refute a fix but are reported in its
-    verification. See `docs/fixes.md`. Raises WorkerError if the interpreter cannot be started.
+    chain. `parts` returns the functions on the way to a finding, also nearest first. If `practical` is true,
+    differences that a reviewer would accept do not refute a fix but are reported in its verification. See
+    `docs/fixes.md`. Raises WorkerError if the interpreter cannot be started.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class WorkerVerifier:
     def _look_for_calls(self, comparison: Comparison) -> None:
         """Search for calls to the targets in the project's own code. Targets with a call are run first.
 
-        Other targets are run with guessed inputs, but parts are not, because only the project knows what they are given.
+        Other targets are run with guessed inputs, but parts are not, because only the project knows their arguments.
         """
         worker = self._started()
         if worker is None:

@@ -44,6 +44,7 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest,
         return 0
     harvest.stop = pytest.exit.Exception("enough")
     pytest.hookimpl(hookwrapper=True)(_Plugin.pytest_runtest_protocol)
+    pytest.hookimpl(tryfirst=True)(_Plugin.pytest_keyboard_interrupt)
     _limit_hypothesis()
     _limit_progress_bars()
     # The configured options are meant for whole runs: coverage, multiple processes, reports.
@@ -136,6 +137,10 @@ class _Plugin:
     def pytest_sessionstart(self, session: Any) -> None:
         """Note the folder that the paths in reports are relative to."""
         self._folder = session.config.rootpath
+
+    def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
+        """Keep only the last frame if the session ends early, because pytest parses the source code of each frame."""
+        excinfo.traceback = excinfo.traceback[-1:]
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Keep the selected tests, and run each function once before any is repeated with other parameters."""

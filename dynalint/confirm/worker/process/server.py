@@ -100,7 +100,10 @@ def _release_of_torch(folder: str) -> str | None:
 
 
 def _preload(message: Message) -> None:
-    """Import torch, unless it is only on the project's path, and compile something small, once for all forks."""
+    """Import torch, unless it is only on the project's path, and compile something small, once for all forks.
+
+    Also import the operation, and pytest if it runs tests. Packages that load plugins when they are imported stay out.
+    """
     if importlib.util.find_spec("torch") is None:
         return
     if "torch" not in sys.modules:
@@ -121,6 +124,11 @@ def _preload(message: Message) -> None:
     if compares and message["device"] == "cpu":
         with contextlib.suppress(Exception):
             importlib.import_module("torch._inductor.pattern_matcher")
+    with contextlib.suppress(Exception):
+        _function(message["operation"])
+    if message["operation"].startswith("operations.harvesting"):
+        with contextlib.suppress(Exception):
+            importlib.import_module("pytest")
 
 
 def _namespaces(scratch: Path) -> int:

@@ -86,7 +86,8 @@ class TargetResult:
     The first `same` calls are identical, and the next `batch` calls use another batch size. `evaluation` is the result
     of the same calls in evaluation mode, which may run different code. Its `mode` says so. `outdated` means that the
     stored evidence for the target is out of date. `part` means that the target is not a compiled root but a function
-    that a root calls, which was run separately with guessed arguments. Paths are resolved.
+    that a root calls, which was run separately with guessed arguments. `placeholders` means that guessed arguments
+    include modules that only return their input. Paths are resolved.
     """
 
     target: Target
@@ -106,6 +107,7 @@ class TargetResult:
     mode: str = ""
     outdated: bool = False
     part: bool = False
+    placeholders: bool = False
 
     @property
     def complete(self) -> bool:
@@ -172,6 +174,7 @@ def _result(
         latent=_latent(parts.get("latent"), spots),
         files=frozenset(decode(tuple[str, ...], parts.get("files", ()))),
         evaluation=_evaluation(target, torch, answer, spots),
+        placeholders=parts.get("placeholders") is True,
     )
 
 
@@ -191,6 +194,7 @@ def _evaluation(
     if "default" not in own:
         return None
     shared = {"inputs": f"{parts['inputs']}, in evaluation mode", "files": parts.get("files", ())}
+    shared["placeholders"] = parts.get("placeholders")
     return replace(result_of(target, torch, {**answer, "parts": {**own, **shared}}, spots), mode="in evaluation mode")
 
 

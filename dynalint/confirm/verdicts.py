@@ -18,7 +18,7 @@ from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.recompiles import blamed, breaks_at, guard
 from dynalint.confirm.results import Coverage, Spot, TargetResult
 from dynalint.confirm.sources import UserSources
-from dynalint.confirm.wording import break_text, comparison_text, effect_text, problem_text
+from dynalint.confirm.wording import break_text, comparison_text, effect_text, placeholders_text, problem_text
 from dynalint.confirm.worker.dynamo.records import Break, RunFailure, StackFrame
 from dynalint.findings import EFFECTS, Effect, Evidence, Finding
 
@@ -99,6 +99,7 @@ def not_run(confirmation: Confirmation) -> list[Located]:
     """Return findings whose roots could not be run. A root that is a local function cannot even be a target."""
     problems = [(one.target, one.problem) for one in confirmation.results if one.problem is not None]
     failed = [(one, why.phase) for one, why in problems if why.phase in _NO_CALL and why.outcome != "budget"]
+    failed += [(one.target, "inputs") for one in confirmation.results if one.placeholders]
 
     def is_stuck(placed: Located, best: Verdict | None) -> bool:
         if best is None:
@@ -255,6 +256,8 @@ def _never_reached(result: TargetResult, placed: Located) -> Verdict | None:
     """Return `unreached`, but only if the target should reach the finding."""
     if not _concerns(result, placed) and result.target not in placed.leads:
         return None
+    if result.placeholders and not f"{placed.finding.function}.".startswith(f"{result.target.qualname}."):
+        return _FAILED, _evidence(result, "unconfirmed", placeholders_text(result.inputs, result.target))
     return _UNREACHED, _evidence(result, "unreached", f"{result.inputs} ran, but never reached this line.")
 
 
@@ -269,14 +272,11 @@ def _confirmed_by_break(
         where = f"{_short(innermost.file)}:{innermost.line}"
         texts.append(f"It breaks in {innermost.function} ({where}), called from here.")
     evidence = _evidence(result, "confirmed", "", placed, confirmation, gb=seen.gb)
-    if result.mode:
-        texts.append(f"Seen {result.mode}.")
-    if result.eager is None:
-        texts.append("The call in which this was seen fails later.")
+    texts += [f"Seen {result.mode}."] if result.mode else []
+    texts += ["The call in which this was seen fails later."] if result.eager is None else []
     if result.part:
         texts.append(f"This was only seen in a call to this part: {result.inputs}.")
-    if evidence.fullgraph == "passes":
-        texts.append("With fullgraph=True, Dynamo traces it.")
+    texts += ["With fullgraph=True, Dynamo traces it."] if evidence.fullgraph == "passes" else []
     if result.default is not None and not result.default.explained and seen.call == 0:
         texts.append("torch._dynamo.explain does not report this break.")
     effect = _largest([other.effect for other in breaks])

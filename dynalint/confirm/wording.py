@@ -82,6 +82,12 @@ def not_run_text(*, leads: bool, guesses: bool) -> str:
     return "no code that leads here was run."
 
 
+def placeholders_text(inputs: str, target: Target) -> str:
+    """Return why a call with placeholders, which did not reach a finding, shows nothing about it."""
+    why = f"{inputs} never reached this line, and has placeholders for modules that may lead there"
+    return f"{why}; declare an example for {target.name!r} under [tool.dynalint.examples]."
+
+
 def problem_text(problem: Problem, target: Target, torch: str) -> str:
     """Return a sentence that explains why a target did not run and what may help."""
     if problem.failure is None:

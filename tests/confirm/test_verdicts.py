@@ -212,6 +212,16 @@ def test_a_line_that_never_ran_is_unreached_for_a_target_that_should_come_there(
     assert [one.evidence.status for one in with_verdicts(led)] == ["unreached"]
 
 
+def test_a_call_with_placeholders_shows_nothing_about_code_that_they_may_lead_to() -> None:
+    other = finding(5, 12, 23, function="Encoder.forward", region=("Model.forward", "Encoder.forward"))
+    empty = heard(eager=EagerRun({PATH: (3,)}, None), placeholders=True)
+    found = evidence(other, empty)
+    assert (found.status, "placeholders" in found.detail) == ("unconfirmed", True)
+    assert not_run(confirmation([other], empty))
+    assert status(other, empty, heard(eager=EagerRun({PATH: (3,)}, None))) == "unreached"
+    assert status(BRANCH, empty) == "unreached"
+
+
 def test_what_a_lost_frame_hides_is_unconfirmed_with_the_break_that_hides_it() -> None:
     seen = broken(4, "GB0059", effect="frame", secondary=("GB7000",))
     found = evidence(BRANCH, heard(default=replace(RUN, breaks=(seen,))))

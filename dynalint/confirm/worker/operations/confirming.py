@@ -4,6 +4,7 @@ Parts of the answer, in the order in which they become known:
 
     files     the project's own source files that were imported
     inputs    a description of how the target was built and called
+    placeholders   whether guessed arguments include modules that only return their input
     problem   why there are no more parts: `{"phase", "failure"}`, with phases `import`, `build`, `inputs`, `run`
     shown     for each parameter, what the call passes, a record from `dynamo`
     eager, default, fullgraph   records from `dynamo`, or only `default` for a call that fails, if no other was found
@@ -37,6 +38,7 @@ from ..dynamo.hidden_breaks import JudgedFile, joined, latent_run
 from ..dynamo.records import EagerComparison, EagerRun, Run, Span, StackFrame, encode
 from ..dynamo.runs import Call, Maker
 from ..inputs.chosen_calls import REPEATS, ChosenCalls, choose
+from ..inputs.guessed_values import PassThrough
 from ..inputs.targets import BuiltTarget, ProblemError, subject_of
 from ..inputs.variants import rising
 from ..process.wire import Prefixed, Reply
@@ -83,6 +85,7 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
     try:
         subject = subject_of(request, reply)
         reply.part("inputs", stand_ins.noted(subject.text))
+        reply.part("placeholders", subject.guessed and PassThrough.__name__ in subject.text)
         # Send the files now in case the process dies, and again at the end, when everything has been imported.
         reply.part("files", loading.imported_files(request["roots"]))
         run_modes(subject, request, reply, None)

@@ -31,6 +31,7 @@ from .search import FINAL, FoundCall, NoInputsError, find_call, parameters_of
 
 # Values that do not belong to a version of the code, so that another version can be called with them.
 _SHARED = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_PHASES = ("import", "build", "inputs", "run")
 _NO_GUESSES = "none of the code that `confirm-from` allows calls it, and inputs must not be guessed"
 
 Makers = Generator[tuple[Maker, str], BaseException | None, None]
@@ -96,7 +97,7 @@ def subject_of(request: Mapping[str, Any], reply: Reply, like: BuiltTarget | Non
             return replace(_tried(make, text, request, reply), failures=tuple(failures))
         except ProblemError as met:
             # Keep the first problem from the furthest phase, which is the most informative.
-            if problem is None or (problem.phase, met.phase) == ("build", "inputs") or _is_size(problem):
+            if problem is None or _PHASES.index(met.phase) > _PHASES.index(problem.phase) or _is_size(problem):
                 problem = met
             if isinstance(met.__cause__, FINAL):
                 break

@@ -702,7 +702,9 @@ def test_the_fixtures_of_a_test_are_not_guessed(tmp_path: Path) -> None:
 
 def test_the_reason_is_the_problem_of_the_attempt_that_ran_furthest(tmp_path: Path) -> None:
     file = tmp_path / "model_that_is_built_second.py"
-    text = "from torch import nn\n\nclass Model(nn.Module):\n    def __init__(self, mean):\n        super().__init__()\n"
+    text = (
+        "from torch import nn\n\nclass Model(nn.Module):\n    def __init__(self, mean):\n        super().__init__()\n"
+    )
     text += "        self.size = mean.shape\n\n    def forward(self, x):\n        raise ImportError('no solver')\n"
     file.write_text(text)
     loading.prepare([str(tmp_path)], {})

@@ -67,6 +67,14 @@ class Normalized(nn.Module):
         self.kept = mean[torch.logical_not(mask)]
 
 
+class Selects(nn.Module):
+    def __init__(self, data, joint_mask):
+        super().__init__()
+        self.mask = joint_mask
+        self.others = torch.logical_not(self.mask)
+        self.kept = data[self.mask]
+
+
 class Sized(nn.Module):
     def __init__(self, table):
         super().__init__()
@@ -82,6 +90,7 @@ class Sized(nn.Module):
         Bounded,
         Grouped,
         Normalized,
+        Selects,
         Sized,
     ],
 )

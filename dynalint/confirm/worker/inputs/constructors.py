@@ -115,14 +115,20 @@ def _alike(arguments: Arguments) -> Iterator[Arguments]:
 
 
 def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
-    """Return the arguments in the order in which the lines of the traceback name them, innermost first."""
+    """Return the arguments in the order in which the lines of the traceback name them, innermost first.
+
+    Attributes often have shorter names, as in `self.mask = joint_mask`.
+    """
     found: dict[str, None] = {}
+    words: dict[str, None] = {}
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         text = linecache.getline(frame.f_code.co_filename, line)
         for word in re.findall(r"\w+", text):
+            words[word] = None
             if word in arguments and frame.f_locals.get(word, error) is not error:
                 found[word] = None
-    return list(dict.fromkeys([*found, *arguments]))
+    alike = [name for word in words for name in arguments if name.endswith(f"_{word}")]
+    return list(dict.fromkeys([*found, *alike, *arguments]))
 
 
 def _lists(value: Any) -> Iterator[Any]:
@@ -139,10 +145,15 @@ def _number(value: Any) -> Iterator[Any]:
 
 
 def _tensor(value: Any) -> Iterator[Any]:
-    """Replace a number with a tensor, such as statistics, weights, or a mask."""
+    """Replace a number with a tensor, such as statistics or weights."""
     if type(value) in (int, float):
         yield torch.ones(WIDTH)
-        yield torch.ones(WIDTH, dtype=torch.bool)
+
+
+def _mask(value: Any) -> Iterator[Any]:
+    """Replace a tensor that selects elements with a mask."""
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        yield value.bool()
 
 
 def _called(_value: Any) -> Iterator[Any]:
@@ -156,6 +167,7 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"cannot unpack non-iterable (?:int|float)|argument after \* must be an iterable, not (?:int|float)", _lists),
     (r"'(?:int|float|str|list)' object is not callable", _called),
     (r"(?:must be|expected) Tensor\b.*\b(?:not|got) (?:int|float)|'(?:int|float)' object .*\bTensor", _tensor),
+    (r"used as indices must be|Boolean-type tensors", _mask),
     (r"'(?:int|float)' object has no attribute '(?:shape|size|n?dim|dtype|to|view|reshape|detach|clone)'", _tensor),
     (
         r"unsupported operand|not supported between|of type int|as an integer|can't multiply|must be .*\bint|int\(\)",

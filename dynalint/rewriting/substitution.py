@@ -13,7 +13,7 @@ from dynalint.rewriting.comments import above, led_by, lost, without_lead
 from dynalint.rewriting.difference import edits
 from dynalint.rewriting.parentheses import PRIMARY, bare, breaks, enclosed, held, level
 from dynalint.rewriting.tree import Tree
-from dynalint.rewriting.wrapping import fitting, outer_calls
+from dynalint.rewriting.wrapping import fitting, is_on_one_line, outer_calls
 from dynalint.rules import Refusal, Replacement
 
 _Line = Line | cst.SimpleStatementSuite
@@ -124,7 +124,7 @@ class _Pass(cst.CSTTransformer):
         result = held(updated, made=new and not self._within[-1].parsed)
         if new and (not self._within[-1].parsed or original in self._outer):
             self._made.add(result)
-        if original in self._outer and "\n" in self._tree.module.code_for_node(original):
+        if self._may_wrap(original) and "\n" in self._tree.module.code_for_node(original):
             self._spread = True
         if new and isinstance(result, cst.SimpleStatementLine):
             result = self._fitting(result)
@@ -133,6 +133,11 @@ class _Pass(cst.CSTTransformer):
     def _fitting(self, line: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
         spread, self._spread = self._spread, False
         return fitting(line, self._indent, self._tree.module, self._made, spread=spread)
+
+    def _may_wrap(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is a new call whose arguments can be put on separate lines."""
+        made = isinstance(node, cst.Call) and self._is_new(node) and not self._within[-1].parsed
+        return node in self._outer or (made and is_on_one_line(cst.ensure_type(node, cst.Call)))
 
     def _is_new(self, node: cst.CSTNode) -> bool:
         return id(node) not in self._tree.ids

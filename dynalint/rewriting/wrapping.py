@@ -15,6 +15,7 @@ _SHORT = 20  # arguments with fewer characters are never wrapped
 _OPENED = re.compile(r"([(\[{])\s*\n\s*")
 _CLOSED = re.compile(r",?\s*\n\s*([)\]}])")
 _BROKEN = re.compile(r"[ \t]*\r?\n\s*")
+_STRINGS = re.compile(r"""['"]\s*\n\s*\w?['"]""")
 
 
 def fitting(
@@ -64,13 +65,17 @@ def outer_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
     elif isinstance(node, cst.Tuple):
         for element in node.elements:
             yield from outer_calls(element.value)
-    elif isinstance(node, cst.Call):
-        spaces = [node.whitespace_before_args, *(arg.whitespace_after_arg for arg in node.args)]
-        spaces += [arg.comma.whitespace_after for arg in node.args if isinstance(arg.comma, cst.Comma)]
-        if all(isinstance(one, cst.SimpleWhitespace) for one in spaces):
-            yield node
-            for arg in node.args:
-                yield from outer_calls(arg.value)
+    elif isinstance(node, cst.Call) and is_on_one_line(node):
+        yield node
+        for arg in node.args:
+            yield from outer_calls(arg.value)
+
+
+def is_on_one_line(call: cst.Call) -> bool:
+    """Return whether there are no line breaks between a call's arguments."""
+    spaces = [call.whitespace_before_args, *(arg.whitespace_after_arg for arg in call.args)]
+    spaces += [arg.comma.whitespace_after for arg in call.args if isinstance(arg.comma, cst.Comma)]
+    return all(isinstance(one, cst.SimpleWhitespace) for one in spaces)
 
 
 def fits(code: str, indent: str) -> bool:
@@ -81,7 +86,7 @@ def fits(code: str, indent: str) -> bool:
 def _joined(code: str) -> str:
     """Return code on one line, or unchanged if comments or strings would not survive that."""
     one = _BROKEN.sub(" ", _CLOSED.sub(r"\1", _OPENED.sub(r"\1", code)))
-    if "#" in code or "\\" in code:
+    if "#" in code or "\\" in code or _STRINGS.search(code):
         return code
     try:
         return one if ast.dump(ast.parse(one)) == ast.dump(ast.parse(code)) else code

@@ -680,6 +680,15 @@ def test_a_choice_that_does_something_where_the_mask_selects_nothing(old: str, n
     assert "m.any()" in fixed(MASKED.replace(old, new))
 
 
+def test_a_check_on_several_lines_is_joined_or_indented_like_an_argument() -> None:
+    body = "if (\n    (x < 0)\n    | (x > {})\n).any():\n    raise ValueError(f'{{x}} is out of range')\nreturn x"
+    call = '    torch._assert_async(\n        ~((x < 0) | (x > {})).any(),\n        "... is out of range",\n    )\n'
+    for limit in (f"torch.full_like(x, 1.{'0' * 40})", "1"):
+        whole = fixed(body.format(limit), RaiseOnTensor())
+        one_line = '    torch._assert_async(~((x < 0) | (x > 1)).any(), "... is out of range")\n'
+        assert (one_line if limit == "1" else call.format(limit)) in whole
+
+
 def test_a_message_on_several_lines_is_indented_like_an_argument() -> None:
     body = "if x.sum() > 0:\n    raise ValueError('one '\n                     'two')\nreturn x"
     assert "    torch._assert_async(\n        ~(x.sum() > 0),\n        'one '\n        'two',\n    )\n" in fixed(

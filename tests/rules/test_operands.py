@@ -59,3 +59,19 @@ def fixed(code: str, body: str) -> str:
 )
 def test_an_operand_stays_whole(code: str, body: str, wanted: str) -> None:
     assert wanted in fixed(code, body)
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        ("DYN205", "i = x.flatten().argmax()\nreturn x[i].item()"),
+        ("DYN205", "i = x.flatten().argmax()\nreturn float(x[i])"),
+        ("DYN205", "values = x.numpy()\nreturn values[values.argmax()]"),
+        ("DYN202", "i = int(x.flatten().argmax())\na, b, c, d = (torch.zeros(8) for _ in range(4))\n" + "\n".join(
+            f"{name}[i] = 1.0" for name in "abcd"
+        ) + "\nreturn a + b + c + d"),
+        ("DYN302", "mask = x > 0\nrows = torch.nn.functional.linear(x[mask], y)\nz = torch.zeros_like(x)\nz[mask] += rows\nreturn z"),
+    ],
+)  # fmt: skip
+def test_what_nobody_would_merge_is_not_offered(code: str, body: str) -> None:
+    assert fixed(code, body) == body

@@ -49,7 +49,17 @@ def refuse_other_breaks(scope: Scope, values: Iterable[ast.expr], around: ast.st
         Refusal: If there is another break.
     """
     refuse_counted_loops(scope, around)
-    for node in (node for value in values for node in walk(value)):
+    for value in values:
+        if (found := selected_in(scope, value)) is not None:
+            raise Refusal(
+                f"{scope.quote(found)} in a branch has a size that depends on data, which also breaks the graph; "
+                "rewrite it first"
+            )
+
+
+def selected_in(scope: Scope, value: ast.expr) -> ast.expr | None:
+    """Return a part of an expression whose size depends on data, or None if there is none."""
+    for node in walk(value):
         if isinstance(node, ast.Subscript):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             selects = isinstance(node.ctx, ast.Load) and any(is_mask(scope.kind(one)) for one in parts)
@@ -57,10 +67,8 @@ def refuse_other_breaks(scope: Scope, values: Iterable[ast.expr], around: ast.st
         else:
             taken = isinstance(node, ast.Call) and _counts(scope, node)
         if taken and isinstance(node, ast.expr):
-            raise Refusal(
-                f"{scope.quote(node)} in a branch has a size that depends on data, which also breaks the graph; "
-                "rewrite it first"
-            )
+            return node
+    return None
 
 
 def refuse_counted_loops(scope: Scope, node: ast.AST) -> None:

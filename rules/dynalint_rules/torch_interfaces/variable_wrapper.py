@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw
+from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.number.detached import is_detached
 
 # Methods that create a tensor from their arguments, and methods that fill or move a tensor.
 _MAKES = frozenset("new new_empty new_full new_ones new_zeros".split())
@@ -41,7 +43,7 @@ class VariableWrapper(Rule):
                 "use `.detach()` where gradients should stop"
             )
         tensor = rw.kept(scope.file, wrapped)
-        if _is_made_here(scope, wrapped):
+        if _is_made_here(scope, wrapped) or (is_detached(scope, wrapped) and makes_tensor(scope, wrapped)):
             return Rewrite("Remove `Variable()`", "safe", rw.written(scope.file, (node, tensor)))
         edits = rw.written(scope.file, (node, rw.method(tensor, "detach")))
         return Rewrite("Use `.detach()` instead of `Variable()`", "safe", edits)

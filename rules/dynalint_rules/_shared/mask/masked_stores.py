@@ -14,9 +14,9 @@ from dynalint.rulekit import Refusal, Rewrite, Subscript, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place, is_own
-from dynalint_rules._code.names import around, names, within
+from dynalint_rules._code.names import around, names, only_value, within
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._code.selection import source_of
+from dynalint_rules._code.selection import selected_in, source_of
 from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
@@ -273,6 +273,7 @@ class StoreRewrite:
             elif isinstance(node, ast.Attribute):
                 self.kept.append(node)  # the module's tensors do not have as many elements as the mask selects
             else:
+                self._require_given(node)
                 self.given.append(node)
             return
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ELEMENTWISE):
@@ -290,6 +291,18 @@ class StoreRewrite:
             )
         for part in parts:
             self._require_elementwise(part, harmless=harmless)
+
+    def _require_given(self, node: ast.expr) -> None:
+        """Ensure that the number of selected elements does not break the graph where a value is computed."""
+        values = [node]
+        for value in values:  # grows during iteration
+            if (found := selected_in(self.scope, value)) is not None:
+                raise Refusal(
+                    f"{self.scope.quote(node)} is computed from {self.scope.quote(found)}, whose size depends on data; "
+                    "compute it with the full shape first"
+                )
+            named = (only_value(self.scope, one.id, one) for one in walk(value) if isinstance(one, ast.Name))
+            values += [one for one in named if one is not None and one not in values]
 
     def _operands(self, node: ast.Call) -> list[ast.expr] | None:
         """Return the operands of an elementwise call, or None if the call may operate on whole rows."""

@@ -75,9 +75,9 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None, wh
 def is_detached(scope: Scope, node: ast.expr) -> bool:
     """Return whether an expression certainly has no gradient, because it is computed from nothing that has one.
 
-    Tensors of integers and bools have none, and neither has what starts with `.detach()`.
+    Tensors of integers and bools have none, and neither has what starts with `.detach()` or `.data`.
     """
-    if scope.dtype(node) in ("bool", "int"):
+    if scope.dtype(node) in ("bool", "int") or (isinstance(node, ast.Attribute) and node.attr == "data"):
         return True
     if isinstance(node, ast.Name):
         value = only_value(scope, node.id, node)

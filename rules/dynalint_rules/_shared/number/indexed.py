@@ -9,9 +9,14 @@ from dynalint_rules._shared.number.data_slices import fixed_slices
 from dynalint_rules._shared.number.flow import Follower
 from dynalint_rules._shared.number.single_index import as_window, with_a_dimension
 
+# More places than this that each need a dimension are more than a reviewer would read.
+_MOST_INDEXED = 3
+
 
 class IndexFollower(Follower):
-    """A follower that knows which indices can be tensors."""
+    """A follower that knows which indices can be tensors. `indexed` is how many places it has found."""
+
+    indexed = 0
 
     def is_index(self, parent: ast.AST, node: ast.expr) -> bool:
         """Return whether a number is one of the indices into a tensor."""
@@ -39,6 +44,12 @@ class IndexFollower(Follower):
             self.flow.conditions[f"{shown} is an integer"] = None
         edits, condition = with_a_dimension(self.scope, subscript, node)
         self.flow.edits += edits
+        self.indexed += 1
+        if self.indexed > _MOST_INDEXED:
+            raise Refusal(
+                "the number is an index in several places, and each would need a dimension; select once with "
+                "`index_select`, or write all rows at once"
+            )
         statement = self.scope.parents.get(subscript)
         if isinstance(subscript.ctx, ast.Load):
             self.flow.conditions[condition] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import Refusal, rw, walk
+from dynalint.rulekit import Refusal, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.names import has_one_value, is_named, only_value, stores
 from dynalint_rules._code.scope import Scope
@@ -13,6 +13,7 @@ from dynalint_rules._shared.text import atom
 
 # Methods and attributes of a tensor that keep its sizes, possibly in another order.
 _PLAIN = (ast.Name, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)
+_READING = frozenset(f"builtins.{name}" for name in "bool float int".split())
 _SAME_SIZES = frozenset("T mT t transpose detach clone contiguous float to type_as".split())
 
 
@@ -20,8 +21,14 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
     """Return the changes from `x[i]` to `x[i.reshape(1)].squeeze(0)`, and the condition for them.
 
     Raises:
-        Refusal: If another index is neither a slice nor an int that Dynamo knows.
+        Refusal: If another index is neither a slice nor an int that Dynamo knows, the code uses NumPy, or what is
+            selected is read as a number.
     """
+    array = [one for one in (node.value, index) if (known := k.only_tensor(scope.kind(one))) and known.array]
+    if array:
+        raise Refusal(f"{scope.quote(array[0])} is a NumPy array; index a tensor with a tensor instead")
+    if _is_read(scope, node):
+        raise Refusal(f"what {scope.quote(node)} selects is read as a number, which breaks the graph too")
     parts = parts_of(node)
     others = [part for part in parts if part is not index and not isinstance(part, ast.Slice)]
     if not all(is_whole(scope.kind(part)) for part in others):
@@ -34,6 +41,13 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
         place = sum(isinstance(part, ast.Slice) for part in parts[: parts.index(index)])
         changes.append((node, rw.calling("squeeze", rw.number(place))))
     return changes, unmodified(scope, node)
+
+
+def _is_read(scope: Scope, node: ast.Subscript) -> bool:
+    parent = scope.parents[node]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("item", "tolist")
+    return isinstance(parent, ast.Call) and callee(scope, parent) in _READING
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:

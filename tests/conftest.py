@@ -36,8 +36,13 @@ _SECONDS = {"slow": 5.0, "dynamo": 0.3, "static": 0.02}
 
 @pytest.fixture(autouse=True, scope="session")
 def folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the settings, trust and verdicts of the user who runs the tests out of them, and leave none behind."""
+    """Keep the settings, trust and verdicts of the user who runs the tests out of them, and leave none behind.
+
+    Nor is there an active environment, whatever runs them: all tests can share processes that are forked or kept.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+            patch.delenv(name, raising=False)
         for name in ("CONFIG", "STATE", "CACHE"):
             patch.setenv(f"XDG_{name}_HOME", str(tmp_path_factory.mktemp(name.lower())))
         yield

@@ -262,6 +262,7 @@ def test_a_call_that_is_slow_only_at_first_confirms(project: Project, monkeypatc
     from dynalint.confirm.worker.harvesting import eager_calls
 
     monkeypatch.setattr(eager_calls, "_QUICK", 0.1)
+    monkeypatch.setattr(eager_calls, "_FIRST", 1)
     request = {"record": 0, "spots": {}, "roots": []}
 
     def tried(*seconds: float) -> dict[str, Any]:

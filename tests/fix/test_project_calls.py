@@ -130,12 +130,6 @@ def proven(
         return verify({}, after, [unit])[unit], told
 
 
-def test_a_call_of_a_test_proves_a_fix(project: Path) -> None:
-    verification, _ = proven(project, [(BRANCH, RIGHT)])
-    assert verification.outcome == "proven", verification.detail
-    assert "starting from the call Encoder(dict) in tests/test_model.py::test_" in verification.detail
-
-
 def test_a_difference_shows_on_the_one_call_that_reaches_it(project: Path) -> None:
     """The two tests build different models: what only the second runs is compared with the second."""
     verification, _ = proven(project, [(BRANCH, RIGHT), ("x = x * 2", "x = x * 2.5")])
@@ -202,9 +196,11 @@ def test_tests_run_once_for_all_fixes(project: Path) -> None:
     assert len(told) == 3  # one look for calls, and two runs
 
 
-def test_the_calls_are_kept_in_the_cache(project: Path) -> None:
+def test_a_call_of_a_test_proves_a_fix_and_is_kept_in_the_cache(project: Path) -> None:
     cache = project / "cache"
     first, told = proven(project, [(BRANCH, RIGHT)], cache=cache)
+    assert first.outcome == "proven", first.detail
+    assert "starting from the call Encoder(dict) in tests/test_model.py::test_" in first.detail
     again, told_again = proven(project, [(BRANCH, RIGHT)], cache=cache)
     assert again == first
     assert len(told_again) == len(told) - 1

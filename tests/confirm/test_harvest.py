@@ -733,50 +733,6 @@ def test_calls_in_a_process_with_threads_are_made_again_elsewhere(project: Proje
     assert judged.evidence.status == "confirmed"
 
 
-@pytest.mark.parametrize("folder", ["logs", "tests/logs"])
-def test_tests_may_write_into_the_working_directory(project: Project, folder: str) -> None:
-    _written(project)
-    project.write("data/width.txt", "4")
-    test = (
-        "import os, pathlib, torch\nfrom pkg.model import encoder\n\ndef test_one():\n"
-        f"    os.mkdir('{folder}')\n    pathlib.Path('{folder}/out.txt').write_text('x')\n"
-        "    width = int(pathlib.Path('data/width.txt').read_text())\n"
-        "    encoder(width)({'pos': torch.ones(2, width)})\n"
-    )
-    project.write("tests/test_model.py", test)
-    (judged,) = _judged(project, _branch(project))
-    assert judged.evidence.status == "confirmed"
-    assert not (project.folder / folder).exists()
-
-
-def test_a_model_may_use_the_names_of_methods_of_modules(project: Project) -> None:
-    _written(project)
-    test = (
-        "import torch\nfrom pkg.model import encoder\n\ndef test_one():\n    model = encoder(4)\n"
-        "    model.parameters = model.buffers = ['pos']\n    model({'pos': torch.ones(2, 4)})\n"
-    )
-    project.write("tests/test_model.py", test)
-    (judged,) = _judged(project, _branch(project))
-    assert judged.evidence.status == "confirmed"
-
-
-def test_a_model_may_have_parameters_of_a_class_of_its_own(project: Project) -> None:
-    _written(project)
-    test = (
-        "import torch\nfrom torch import nn\nfrom pkg.model import encoder\n\n"
-        "class Bounded(nn.Parameter):\n"
-        "    def __new__(cls, data, bound):\n"
-        "        made = super().__new__(cls, data)\n        made.bound = bound\n        return made\n\n"
-        "    def __deepcopy__(self, memo):\n        return Bounded(self.data.clone(), self.bound)\n\n"
-        "def test_one():\n    model = encoder(4)\n"
-        "    model.linear.weight = Bounded(model.linear.weight.data, 1.0)\n"
-        "    model({'pos': torch.ones(2, 4)})\n"
-    )
-    project.write("tests/test_model.py", test)
-    (judged,) = _judged(project, _branch(project))
-    assert judged.evidence.status == "confirmed"
-
-
 def test_code_that_builds_the_outer_class_confirms_what_is_inside(project: Project) -> None:
     """A README shows the whole model, whose size is too large to run."""
     _written(project)
@@ -930,25 +886,37 @@ def test_the_reason_for_a_failure_has_the_message_even_if_it_starts_on_another_l
     assert suites._first_error("E   KeyError: 'a'\nE   b") == "KeyError: 'a'"
 
 
-def test_tests_may_fork_the_random_state_of_a_gpu(project: Project) -> None:
+def test_tests_may_write_and_show_progress_and_fork_the_random_state_of_a_gpu(project: Project) -> None:
+    """They write into the working directory, and progress bars start no thread: a process with threads is not forked."""
+    pytest.importorskip("tqdm")
     _written(project)
+    project.write("data/width.txt", "4")
     test = (
-        "import torch\nfrom pkg.model import encoder\n\ndef test_one():\n"
-        "    with torch.random.fork_rng():\n        torch.manual_seed(1)\n"
-        "        first = torch.rand(2, 4)\n        encoder(4)({'pos': first})\n"
+        "import os, pathlib, threading, torch, tqdm\nfrom pkg.model import encoder\n\ndef test_one():\n"
+        "    for folder in ('logs', 'tests/logs'):\n"
+        "        os.mkdir(folder)\n        pathlib.Path(f'{folder}/out.txt').write_text('x')\n"
+        "    width = int(pathlib.Path('data/width.txt').read_text())\n"
+        "    for width in tqdm.tqdm([width]):\n        assert threading.active_count() == 1\n"
+        "        with torch.random.fork_rng():\n            torch.manual_seed(1)\n            first = torch.rand(2, width)\n"
+        "            encoder(width)({'pos': first, 'hook': lambda: 0})\n"
     )
     project.write("tests/test_model.py", test)
     (judged,) = _judged(project, _branch(project), confirm_from=("tests",))
     assert judged.evidence.status == "confirmed"
+    assert not any((project.folder / folder).exists() for folder in ("logs", "tests/logs"))
 
 
-def test_progress_bars_start_no_thread(project: Project) -> None:
-    pytest.importorskip("tqdm")
+def test_a_model_may_use_names_of_modules_and_parameters_of_a_class_of_its_own(project: Project) -> None:
     _written(project)
     test = (
-        "import threading, torch, tqdm\nfrom pkg.model import encoder\n\ndef test_one():\n"
-        "    for width in tqdm.tqdm([4]):\n        assert threading.active_count() == 1\n"
-        "        encoder(width)({'pos': torch.ones(2, width), 'hook': lambda: 0})\n"
+        "import torch\nfrom torch import nn\nfrom pkg.model import encoder\n\n"
+        "class Bounded(nn.Parameter):\n"
+        "    def __new__(cls, data, bound):\n"
+        "        made = super().__new__(cls, data)\n        made.bound = bound\n        return made\n\n"
+        "    def __deepcopy__(self, memo):\n        return Bounded(self.data.clone(), self.bound)\n\n"
+        "def test_one():\n    model = encoder(4)\n"
+        "    model.linear.weight = Bounded(model.linear.weight.data, 1.0)\n"
+        "    model.parameters = model.buffers = ['pos']\n    model({'pos': torch.ones(2, 4)})\n"
     )
     project.write("tests/test_model.py", test)
     (judged,) = _judged(project, _branch(project))

@@ -116,6 +116,24 @@ def ends_function(event: Event, parents: Parents) -> bool:
     return False
 
 
+def is_in_own_context(event: Event, project: Project) -> bool:
+    """Return whether an event is in the body of a `with` whose context manager is written in the project.
+
+    Dynamo can enter and leave such a context, but it cannot resume in it.
+    """
+    kinds = project.kinds(event.function)
+    return any(
+        isinstance(one, ast.With)
+        and field == "body"
+        and any(_is_own(kinds.get(item.context_expr)) for item in one.items)
+        for one, field in ancestors(event.node, project.parents(event.function))
+    )
+
+
+def _is_own(kind: Kind | None) -> bool:
+    return isinstance(kind, k.Instance) or (isinstance(kind, k.Sequence) and kind.type == "generator")
+
+
 def is_tried(node: ast.AST, parents: Parents) -> bool:
     """Return whether a node is in the body of a `try` or in a handler. What follows the body in `else` is not."""
     return any(

@@ -22,6 +22,7 @@ from dynalint.analysis.given_up import (
     ancestors,
     calls_in_loops,
     ends_function,
+    is_in_own_context,
     is_scripted,
     runs_always,
     way,
@@ -78,7 +79,11 @@ def _ending(
     """Return the breaks that make Dynamo give up on a function: its own, and calls in loops to functions that break."""
     parents = project.parents(function)
     scripted = is_scripted(function)
-    own = [event for event in events if scripted or event in refused or ends_function(event, parents)]
+    own = [
+        event
+        for event in events
+        if scripted or event in refused or ends_function(event, parents) or is_in_own_context(event, project)
+    ]
     return sorted([*own, *calls_in_loops(function, breaking, project)], key=_place)
 
 

@@ -274,3 +274,84 @@ class Shown(nn.Module):
         return x
 """
     assert "recompile" not in [one.category for one in dynalint.check_source("f.py", code)]
+
+
+@pytest.mark.parametrize(
+    ("context", "claimed"), [("Timer()", False), ("quiet()", False), ("torch.no_grad()", True), ("open('f')", True)]
+)
+def test_a_break_in_a_context_of_the_project_makes_dynamo_skip_the_function(context: str, claimed: bool) -> None:
+    """The first three were run with torch 2.13."""
+    code = f"""\
+import contextlib
+import torch
+from torch import nn
+
+
+class Timer:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return False
+
+
+@contextlib.contextmanager
+def quiet():
+    yield
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = 0
+
+    def forward(self, x: torch.Tensor):
+        with {context}:
+            print(1)
+        self.n += 1
+        return x + 1
+"""
+    assert ("DYN501" in [one.code for one in dynalint.check_source("f.py", code)]) is claimed
+
+
+@pytest.mark.parametrize(("made", "claimed"), [("pass", True), ("self.box = Box()", False)])
+def test_an_object_that_the_call_creates_does_not_grow(made: str, claimed: bool) -> None:
+    """All were run with torch 2.13."""
+    code = f"""\
+import torch
+from torch import nn
+
+
+class Box:
+    def __init__(self):
+        self.items = []
+
+    def add(self, x):
+        self.items.append(x)
+        return x * 2
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.box = Box()
+
+    def forward(self, x: torch.Tensor):
+        {made}
+        return self.box.add(x)
+"""
+    assert ("DYN503" in [one.code for one in dynalint.check_source("f.py", code)]) is claimed
+
+
+@pytest.mark.parametrize(("read", "claimed"), [("torch.tensor([gamma])", False), ("x.max()", True)])
+def test_a_setting_that_is_read_back_from_a_tensor_does_not_change(read: str, claimed: bool) -> None:
+    """All were run with torch 2.13."""
+    code = f"""\
+import torch
+
+
+@torch.compile
+def scaled(x: torch.Tensor, gamma=1.0):
+    return x * {read}.item() + 1
+"""
+    assert ("DYN804" in [one.code for one in dynalint.check_source("f.py", code)]) is claimed

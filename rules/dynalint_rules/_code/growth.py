@@ -102,7 +102,8 @@ def is_held(method: FunctionInfo, project: Project, *, compiled: bool) -> bool:
         if caller is None or caller in seen:
             return compiled and caller is None
         seen.add(caller)
-        receivers = [_root(function.value) for function in _methods_called(caller.node) if function.attr == method.name]
+        called = [one.value for one in _methods_called(caller.node) if one.attr == method.name]
+        receivers = [_root(one) for one in called if not _is_created(one, caller.node)]
         own = _first_parameter(caller)
         if any(name in caller.module.bindings and name not in caller.locals for name in receivers):
             return True
@@ -110,6 +111,17 @@ def is_held(method: FunctionInfo, project: Project, *, compiled: bool) -> bool:
             return False
         method = caller
     return True
+
+
+def _is_created(receiver: ast.expr, function: ast.AST) -> bool:
+    """Return whether a function stores a new object in an attribute before it calls its method."""
+    return isinstance(receiver, ast.Attribute) and any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and any(same(target, receiver) for target in node.targets)
+        and node.lineno < receiver.lineno
+        for node in walk(function)
+    )
 
 
 def _methods_called(function: ast.AST) -> Iterator[ast.Attribute]:

@@ -218,7 +218,7 @@ def _is_open(arm: tuple[ast.AST, str], function: FunctionInfo, project: Project,
     test = node.test if isinstance(node, ast.If | ast.IfExp) else None
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     flag = test.operand if isinstance(test, ast.UnaryOp) and negated else test
-    if not isinstance(flag, ast.Attribute) or not isinstance(flag.value, ast.Name) or flag.value.id != "self":
+    if not isinstance(flag, ast.Attribute) or not ast.unparse(flag.value).startswith("self"):
         return False
     if flag.attr == state and function.owner is not None:
         values = initial(function.owner, state, project)

@@ -12,6 +12,8 @@ from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
 _MOST_CALLERS = 3
+# Functions that make a tensor of numbers, which are usually settings of the caller.
+_MAKING = frozenset({"tensor", "as_tensor", "Tensor", "FloatTensor", "DoubleTensor", "IntTensor", "LongTensor"})
 _MEASURES = frozenset({"shape", "size", "ndim", "dim", "numel"})
 
 
@@ -160,6 +162,8 @@ class _Reading:
             return False
         if isinstance(node, ast.Attribute) and node.attr in _MEASURES:
             return False  # the size of something whose kind may be unknown
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _MAKING and node.args:
+            return _reads_tensor(node.args[0], self._kinds)
         if isinstance(node, ast.Name):
             if node.id in seen:
                 return False
@@ -239,3 +243,8 @@ def _holds_data(kind: k.Value | k.Sequence) -> bool:
     if isinstance(kind, k.Value):
         return kind.source == "data"
     return not all(isinstance(one, k.Value) and one.source != "data" for one in kind.element.members)
+
+
+def _reads_tensor(node: ast.expr, kinds: Mapping[ast.AST, k.Kind]) -> bool:
+    """Return whether an expression reads a tensor."""
+    return any(k.only_tensor(kinds.get(one, k.UNKNOWN)) is not None for one in walk(node))

@@ -355,3 +355,69 @@ def scaled(x: torch.Tensor, gamma=1.0):
     return x * {read}.item() + 1
 """
     assert ("DYN804" in [one.code for one in dynalint.check_source("f.py", code)]) is claimed
+
+
+@pytest.mark.parametrize(("opposite", "claimed"), [("pass", True), ("self.used -= n", False)])
+def test_a_count_that_other_code_takes_back_is_advice(opposite: str, claimed: bool) -> None:
+    """All were run with torch 2.13."""
+    code = f"""\
+import torch
+from torch import nn
+
+
+class Manager:
+    def __init__(self):
+        self.used = 0
+
+    def take(self, n):
+        self.used += n
+
+    def give(self, n):
+        {opposite}
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.manager = Manager()
+
+    def forward(self, x: torch.Tensor):
+        self.manager.take(3)
+        x = x * 2
+        self.manager.give(3)
+        return x
+"""
+    assert ("recompile" in [one.category for one in dynalint.check_source("f.py", code)]) is claimed
+
+
+def test_what_the_backward_pass_of_an_autograd_function_keeps_is_advice() -> None:
+    """It was run with torch 2.13."""
+    code = """\
+import torch
+from torch import nn
+
+
+class Store:
+    kept = []
+
+    @classmethod
+    def put(cls, grad):
+        cls.kept.append(grad)
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        Store.put(grad)
+        return grad * 2
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return Double.apply(x)
+"""
+    assert "recompile" not in [one.category for one in dynalint.check_source("f.py", code)]

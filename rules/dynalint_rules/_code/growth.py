@@ -20,6 +20,7 @@ from dynalint.rulekit import (
     way,
 )
 from dynalint_rules._code.changes import Change, mentions, names, other_changes, same, state_name
+from dynalint_rules._code.left_out import is_in_autograd
 from dynalint_rules._code.new_values import is_computed_from_old, new_value
 from dynalint_rules._code.once import runs_once
 
@@ -53,7 +54,7 @@ def may_compile(event: Change, project: Project) -> bool:
     `if self.n % 100 == 0: print(x.mean())`, does not count, because there is no graph in most calls.
     """
     function, parents = event.function, project.parents(event.function)
-    if function.owner is not None and "torch.autograd.Function" in project.lineage(function.owner)[1]:
+    if is_in_autograd(function, project):
         return False
     if function.caller is not None:
         return True

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange, walk, walk_function, way
+from dynalint_rules._code.changes import names, reached_functions, related, state_name
 from dynalint_rules._code.initial import as_built, by_default, compared, only_default
 from dynalint_rules._code.names import around
 
@@ -17,7 +18,30 @@ _EXPECTED = {"isnan": False, "isinf": False, "isfinite": True}
 
 def category_of(event: StateChange | ContainerChange, project: Project) -> Literal["advice"] | None:
     """Return the category of a finding about a change that is advice if no call is known to make the change."""
-    return "advice" if is_left_out(event.statement, event.function, project) else None
+    left_out = is_left_out(event.statement, event.function, project) or _is_undone(event, project)
+    return "advice" if left_out or is_in_autograd(event.function, project) else None
+
+
+def is_in_autograd(function: FunctionInfo, project: Project) -> bool:
+    """Return whether an autograd function runs the code. Dynamo does not compile one that changes state."""
+    owners = [one.owner for one in (function, *function.callers) if one.owner is not None]
+    return any("torch.autograd.Function" in project.lineage(one)[1] for one in owners)
+
+
+def _is_undone(event: StateChange | ContainerChange, project: Project) -> bool:
+    """Return whether other compiled code does the opposite, as in `self.used += n` and `self.used -= n`."""
+    statement, opposite = event.statement, {ast.Add: ast.Sub, ast.Sub: ast.Add}
+    if not isinstance(statement, ast.AugAssign) or type(statement.op) not in opposite:
+        return False
+    name = state_name(event)
+    return any(
+        isinstance(one, ast.AugAssign)
+        and isinstance(one.op, opposite[type(statement.op)])
+        and names(one.target, name)
+        and related(function.owner, event.function.owner, project)
+        for function in reached_functions(project, name)
+        for one in walk_function(function.node)
+    )
 
 
 def is_left_out(node: ast.AST, function: FunctionInfo, project: Project, callers: int = _MOST_CALLERS) -> bool:

@@ -14,7 +14,7 @@ _NUMBERS = ("int", "float")
 _MOST_CALLERS = 3
 # Functions that make a tensor of numbers, which are usually settings of the caller.
 _MAKING = frozenset({"tensor", "as_tensor", "Tensor", "FloatTensor", "DoubleTensor", "IntTensor", "LongTensor"})
-_MEASURES = frozenset({"shape", "size", "ndim", "dim", "numel"})
+_MEASURES = frozenset({"shape", "size", "ndim", "dim", "numel", "device", "dtype"})
 
 
 class NumberAfterBreak(Rule):
@@ -165,13 +165,18 @@ class _Reading:
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _MAKING and node.args:
             return _reads_tensor(node.args[0], self._kinds)
         if isinstance(node, ast.Name):
+            if node.id in self._parameters and (node.id in seen or not self._is_replaced(node.id)):
+                return self._is_given_input(node.id)
             if node.id in seen:
                 return False
             seen.add(node.id)
-            if node.id in self._parameters:
-                return self._is_given_input(node.id)
             return any(self._comes_from_outside(value, seen) for value in self._values(node.id))
         return any(self._comes_from_outside(child, seen) for child in ast.iter_child_nodes(node))
+
+    def _is_replaced(self, name: str) -> bool:
+        """Return whether the function always assigns another value to an argument."""
+        assigned = (one for one in getattr(self._function.node, "body", ()) if isinstance(one, ast.Assign))
+        return any(isinstance(part, ast.Name) and part.id == name for one in assigned for part in one.targets)
 
     def _is_given_input(self, name: str) -> bool:
         """Return whether a caller passes an argument that is computed from its own arguments, or there is no caller."""

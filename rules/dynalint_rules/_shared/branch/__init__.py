@@ -5,5 +5,5 @@ branches, and `selected_names.py` finds the names to select. `branch_values.py` 
 under which `torch.where` can select between the branches. `counted.py` and `bounded.py` find quotients whose divisor
 only needs to be clamped. `truth.py` writes the test, and `choice.py` contains the code shared with conditional
 expressions. The other rewrites are in `early_return.py`, `loop_return.py`, `loop_break.py`, `split_tests.py`,
-`chosen_writes.py` and `checks.py`.
+`module_writes.py`, `chosen_writes.py` and `checks.py`.
 """

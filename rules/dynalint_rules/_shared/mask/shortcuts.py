@@ -51,7 +51,7 @@ def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     if not all(is_pure(scope, one.test) for one in branches) or _writes_to_others(scope, rest):
         return None
-    same = f"if {scope.quote(first)} selects all or nothing, the remaining code gives the same result"
+    same = f"the remaining code gives the same result where {scope.quote(first)} selects all or nothing"
     return finished(scope, _TITLE, rw.written(scope.file, (head, last)), [same, NO_RAISE])
 
 

@@ -175,7 +175,8 @@ class _Reading:
 
     def _is_replaced(self, name: str) -> bool:
         """Return whether the function always assigns another value to an argument."""
-        assigned = (one for one in getattr(self._function.node, "body", ()) if isinstance(one, ast.Assign))
+        node = self._function.node
+        assigned = [] if isinstance(node, ast.Lambda) else [one for one in node.body if isinstance(one, ast.Assign)]
         return any(isinstance(part, ast.Name) and part.id == name for one in assigned for part in one.targets)
 
     def _is_given_input(self, name: str) -> bool:

@@ -17,6 +17,7 @@ import contextlib
 import copy
 import importlib.util
 import io
+import math
 import pickle
 import random
 import re
@@ -251,6 +252,8 @@ def differs(one: Any, other: Any, *, exact: bool, loose: bool, numbers: bool = F
         )
     if isinstance(one, dict):
         return differs(list(one.items()), list(other.items()), exact=exact, loose=loose)
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other):
+        return None
     return f"{one!r} became {other!r}" if isinstance(one, (int, float, str, bool)) and one != other else None
 
 

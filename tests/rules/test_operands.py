@@ -75,3 +75,15 @@ def test_an_operand_stays_whole(code: str, body: str, wanted: str) -> None:
 )  # fmt: skip
 def test_what_nobody_would_merge_is_not_offered(code: str, body: str) -> None:
     assert fixed(code, body) == body
+
+
+def test_a_variable_that_wraps_another_object_s_data_still_stops_gradients() -> None:
+    body = "from torch.autograd import Variable\nholder = random.choice(k)\nreturn Variable(torch.relu({}.data))"
+    assert fixed("DYN603", body.format("holder")).endswith("return torch.relu(holder.data).detach()")
+    assert fixed("DYN603", body.format("x")).endswith("return torch.relu(x.data)")
+
+
+def test_an_element_of_a_list_of_tensors_is_copied() -> None:
+    whole = "a = torch.ones(2)\nparts = {}\nreturn x * parts[0].item()"
+    assert "parts[0].detach().clone()" in fixed("DYN201", whole.format("torch.split(a, 1)"))
+    assert "parts[0].detach()\n" in fixed("DYN201", whole.format("a * 2")) + "\n"

@@ -77,8 +77,10 @@ def is_detached(scope: Scope, node: ast.expr) -> bool:
 
     Tensors of integers and bools have none, and neither has what starts with `.detach()` or `.data`.
     """
-    if scope.dtype(node) in ("bool", "int") or (isinstance(node, ast.Attribute) and node.attr == "data"):
+    if scope.dtype(node) in ("bool", "int"):
         return True
+    if isinstance(node, ast.Attribute):  # other objects have an attribute `data` too
+        return node.attr == "data" and scope.tensor(node.value) is not None
     if isinstance(node, ast.Name):
         value = only_value(scope, node.id, node)
         if value is None or end_of(value) > (node.lineno, node.col_offset) or may_change_in_place(scope, node.id):
@@ -135,7 +137,7 @@ def _is_unchanged(scope: Scope, source: ast.expr) -> bool:
 
     The same then holds for an element of it.
     """
-    while isinstance(source, ast.Subscript):
+    while isinstance(source, ast.Subscript) and scope.tensor(source.value) is not None:
         source = source.value
     if not isinstance(source, ast.Name) or not is_own(scope, source.id, statement_of(scope, source)):
         return False

@@ -15,7 +15,7 @@ from dynalint.analysis.installed import CALL, FollowedCall, Installed
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import Budgets
-from dynalint.linting.provisos import provisos
+from dynalint.linting.provisos import PossibleEnds, provisos
 from dynalint.linting.remainders import is_left_over
 from dynalint.profiling import charged
 from dynalint.rulebook.releases import holds
@@ -110,11 +110,16 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
     flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
     breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
     refused = {one.event for one in breaks if one.refused}
-    known, skipped, ends = provisos([flag.event for flag in breaks], refused, project)
+    known, skipped = provisos([flag.event for flag in breaks], refused, project)
     sure = [flag.event for flag in breaks if flag.event not in known]
+    ends = PossibleEnds((flag.event for flag in flags if flag.category == "graph-break"), refused, project)
     for flag in flags:
-        if flag.category == "recompile" and (flag.event in skipped or is_left_over(flag.event, sure, ends, project)):
-            continue  # nothing that reads this is compiled
+        if flag.category == "recompile":
+            event = flag.event
+            if event in skipped or is_left_over(event, sure, ends.of(event.function), project):
+                continue  # perhaps nothing that reads this is compiled
+            if ends.leave_alone(event.function):
+                continue
         open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
         yield replace(flag, proviso=known[flag.event]) if open_ else flag
     other = [flag.event for flag in flags if flag.category == "graph-break"]

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 
 from dynalint.analysis.comprehensions import COMPREHENSIONS, Comprehension, sees_tensor
 from dynalint.analysis.events import Branch, Event
@@ -35,15 +36,13 @@ from dynalint.analysis.source import quote
 
 def provisos(
     events: Sequence[Event], refused: Collection[Event], project: Project
-) -> tuple[dict[Event, str], Collection[Event], Collection[Event]]:
+) -> tuple[dict[Event, str], Collection[Event]]:
     """Return the conditions for the uncertain graph breaks among `events`. Each condition is the end of a sentence.
 
-    Dynamo never resumes after the events in `refused`. The second result holds the events that it never reaches, and
-    the third the breaks that make it run the whole function in eager mode.
+    Dynamo never resumes after the events in `refused`. The second result holds the events that it never reaches.
     """
     found: dict[Event, str] = {}
     skipped: set[Event] = set()
-    ends: set[Event] = set()
     certain: dict[FunctionInfo, list[Event]] = defaultdict(list)
     for event in events:
         if isinstance(event.node, ast.Call) and event.condition is event.node.func:
@@ -57,7 +56,6 @@ def provisos(
     breaking = {event.function for own in certain.values() for event in own if runs_always(event, project)}
     for function, own in certain.items():
         ending = _ending(function, own, refused, breaking, project)
-        ends.update(ending)
         for event, other, always in _hidden(own, ending, project):
             line = other.node.lineno
             skipped |= {event} if always else set()
@@ -66,7 +64,53 @@ def provisos(
                 if always
                 else f"if line {line} runs, the whole function runs in eager mode; otherwise, the graph breaks here"
             )
-    return found, skipped, ends
+    return found, skipped
+
+
+class PossibleEnds:
+    """The graph breaks, certain or not, that may make Dynamo run a function in eager mode."""
+
+    def __init__(self, events: Iterable[Event], refused: Collection[Event], project: Project) -> None:
+        self._refused, self._project = refused, project
+        self._breaks: dict[FunctionInfo, list[Event]] = defaultdict(list)
+        for event in events:
+            self._breaks[event.function].append(event)
+        self._known: dict[FunctionInfo, Collection[Event]] = {}
+
+    def of(self, function: FunctionInfo) -> Collection[Event]:
+        """Return the breaks in a function after which Dynamo may skip it."""
+        if function not in self._known:
+            own, project = self._breaks.get(function, ()), self._project
+            self._known[function] = _ending(function, own, self._refused, self._breaking, project)
+        return self._known[function]
+
+    def leave_alone(self, function: FunctionInfo, seen: frozenset[FunctionInfo] = frozenset()) -> bool:
+        """Return whether Dynamo may compile a function by itself, and finds no tensor operation for a graph in it."""
+        if function.caller is None or _has_operation(function, self._project):
+            return False
+        callers = function.called_by.keys() - {function, *seen}
+        return all(self.of(caller) or self.leave_alone(caller, seen | {function}) for caller in callers)
+
+    @cached_property
+    def _breaking(self) -> Collection[FunctionInfo]:
+        """The functions that contain a break, or that call one that does."""
+        callers: dict[FunctionInfo, set[FunctionInfo]] = defaultdict(set)
+        interpreter = self._project.interpreter
+        for function, contexts in interpreter.contexts.items() if interpreter is not None else ():
+            for callee in (callee.function for context in contexts for callee in context.callees):
+                callers[callee].add(function)
+        found = dict.fromkeys(self._breaks)
+        waiting = [*found]
+        while waiting:
+            new = callers[waiting.pop()] - found.keys()
+            found.update(dict.fromkeys(new))
+            waiting += new
+        return found.keys()
+
+
+def _has_operation(function: FunctionInfo, project: Project) -> bool:
+    kinds = project.kinds(function)
+    return any(isinstance(node, ast.Call | ast.BinOp) and only_tensor(kind) is not None for node, kind in kinds.items())
 
 
 def _ending(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Mapping
 
-from dynalint.analysis.events import ContainerChange, Event, StateChange, Subscript
+from dynalint.analysis.events import ContainerChange, Event, StateChange
 from dynalint.analysis.given_up import Way, ancestors, way
 from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Value
+from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Unknown, Value
 from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 
@@ -17,17 +17,17 @@ _COMPUTING = (ast.Await, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Subsc
 
 
 def is_left_over(event: Event, breaks: Collection[Event], ends: Collection[Event], project: Project) -> bool:
-    """Return whether no compiled code reads the changed state, or what is selected, so that nothing guards on it.
+    """Return whether it is possible that no compiled code reads the changed state, or what is selected.
 
-    `breaks` are graph breaks, and `ends` those that make Dynamo run their whole function in eager mode.
+    Nothing guards on it then. `breaks` are graph breaks that are certain to happen. `ends` are those in the function
+    that may make Dynamo run it in eager mode as a whole.
     """
     function = event.function
     own = way(event.node, project.parents(function))
-    if isinstance(event, Subscript) and _is_given_up(event, own, ends, project):
-        return True
+    given_up = _is_given_up(event, own, ends, project) or _is_in_unknown_loop(event, project)
     if not isinstance(event, StateChange | ContainerChange) or event.home.type != "attribute":
-        return False
-    if not _is_given_up(event, own, ends, project) and not _follows(event, own, breaks, project):
+        return given_up
+    if not given_up and not _follows(event, own, breaks, project):
         return False
     uses = project.attribute_uses(event.home.name.rpartition(".")[2])
     others = ((other, node) for _, other, node in uses if other is not None and other is not function)
@@ -38,14 +38,21 @@ def is_left_over(event: Event, breaks: Collection[Event], ends: Collection[Event
 
 
 def _is_given_up(event: Event, own: Way, ends: Collection[Event], project: Project) -> bool:
-    """Return whether a function runs in eager mode because of a break. One in a loop happens in some round."""
-    parents = project.parents(event.function)
-    for one in ends:
-        if one.function is event.function:
-            loops = [outer for outer, _ in ancestors(one.node, parents) if isinstance(outer, _LOOPS)]
-            if way(loops[-1] if loops else one.node, parents) <= own:
-                return True
-    return False
+    """Return whether a function may run in eager mode because of a break, in a call that reaches the event."""
+    parents, arms = project.parents(event.function), dict(own)
+    return any(
+        all(arms.get(node, arm) == arm for node, arm in way(one.node, parents))
+        for one in ends
+        if one.node is not event.node
+    )
+
+
+def _is_in_unknown_loop(event: Event, project: Project) -> bool:
+    """Return whether a loop around an event compares values that may be tensors, which would end its function."""
+    kinds = project.kinds(event.function)
+    loops = [one for one, _ in ancestors(event.node, project.parents(event.function)) if isinstance(one, _LOOPS)]
+    tests = [one.test for loop in loops[-1:] for one in walk(loop) if isinstance(one, ast.If | ast.While)]
+    return any(isinstance(one, ast.Compare) and isinstance(kinds.get(one, UNKNOWN), Unknown) for one in tests)
 
 
 def _on_the_way(breaks: Collection[Event], event: Event, own: Way, project: Project) -> list[Event]:

@@ -87,20 +87,32 @@ def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[t
 def is_collected(event: Change, project: Project) -> bool:
     """Return whether code that is not compiled collects items, and takes them away itself, usually after each call.
 
-    It empties the collection of an object that is no module, or is a function that removes the hook that collects.
+    It empties the collection of an object that is no module, takes single items out of that of a module, or is a
+    function that removes the hook that collects.
     """
     name, owner, outer = state_name(event), event.function.owner, event.function.parent
     if event.home.type == "closure" and outer is not None:
         return any(isinstance(one, ast.Attribute) and one.attr == "remove" for one in walk_function(outer.node))
-    if owner is None or event.home.type != "attribute" or project.is_module_class(owner):
+    if owner is None or event.home.type != "attribute":
         return False
     methods = (one for cls in project.mro(owner) for one in cls.methods.values())
+    takes = _takes_one if project.is_module_class(owner) else _sets_attribute
     return any(
-        isinstance(node, ast.stmt) and _sets(node, name, ast.Attribute)
+        takes(node, name)
         for one in methods
         if one.name != "__init__" and not one.reached and name in one.text
         for node in walk_function(one.node)
     )
+
+
+def _sets_attribute(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.stmt) and _sets(node, name, ast.Attribute)
+
+
+def _takes_one(node: ast.AST, name: str) -> bool:
+    """Return whether a node is a call that takes an item out of a list or deque, as in `self.outputs.popleft()`."""
+    method = node.func if isinstance(node, ast.Call) else None
+    return isinstance(method, ast.Attribute) and method.attr in ("pop", "popleft") and names(method.value, name)
 
 
 def _setters(project: Project, name: str, sort: type[ast.expr]) -> Sequence[tuple[FunctionInfo, ast.stmt]]:

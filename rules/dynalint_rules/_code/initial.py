@@ -108,10 +108,24 @@ def compared(test: ast.Compare, left: object) -> bool | None:
 
 
 def _settings(node: ast.expr, owner: ClassInfo, project: Project) -> list[Hashable]:
-    """Return the constants that an attribute of the object may hold. Any other value is represented by `_OPEN`."""
-    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != "self":
+    """Return the constants that an attribute of the object, or of its settings (`self.config.causal`), may hold.
+
+    Any other value is represented by `_OPEN`.
+    """
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Attribute | ast.Name):
         return []
-    name, related = node.attr, [*project.mro(owner), *_below(owner)]
+    if isinstance(node.value, ast.Attribute):
+        values = _in_config(node.attr, project)
+    elif node.value.id == "self":
+        values = _in_object(node.attr, owner, project)
+    else:
+        return []
+    return [one.value if isinstance(one, ast.Constant) else _OPEN for one in values]
+
+
+def _in_object(name: str, owner: ClassInfo, project: Project) -> list[ast.expr]:
+    """Return the values that an attribute of the object may hold, if only constructors set it."""
+    related = [*project.mro(owner), *_below(owner)]
     stores = [(method, value) for cls in related for method, value in _given(cls, name)]
     if any(method.reached and method.name != "__init__" for method, _ in stores):
         return []
@@ -120,8 +134,18 @@ def _settings(node: ast.expr, owner: ClassInfo, project: Project) -> list[Hashab
     passed = [
         value for one, place in given for call in calls for value in [*passed_by_name(call, one), *placed(call, place)]
     ]
-    values = [*initial(owner, name, project), *passed]
-    return [one.value if isinstance(one, ast.Constant) else _OPEN for one in values]
+    return [*initial(owner, name, project), *passed]
+
+
+def _in_config(name: str, project: Project) -> list[ast.expr]:
+    """Return the values that a setting may have in a class such as `ModelConfig`: its default, and what is passed."""
+    if _is_set_outside(name, project):
+        return []
+    classes = [cls for module in project.mentioning(name) for cls in module.classes if cls.name.endswith("Config")]
+    made = [cls.methods["__init__"] for cls in classes if "__init__" in cls.methods]
+    defaults = [one[name] for one in (*(one.defaults for one in made), *(cls.body for cls in classes)) if name in one]
+    calls = (node for _, node in project.nodes_with(name) if isinstance(node, ast.Call)) if defaults else ()
+    return [*defaults, *(value for call in calls for value in passed_by_name(call, name))]
 
 
 def argument_by_default(test: ast.expr, function: FunctionInfo, project: Project) -> bool | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dynalint.rulekit import ContainerChange, FunctionInfo, Project, StateChange, k, walk, walk_function, way
-from dynalint_rules._code.changes import other_changes, same, state_name
+from dynalint_rules._code.changes import other_changes, same, sets_elsewhere, state_name
 from dynalint_rules._code.initial import (
     initial,
     is_behind_flag,
@@ -92,11 +92,18 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
     return (
         made
         and (not isinstance(test, ast.BoolOp) or state.is_asked_for(test.values[0]))
+        and not any(one.reached and not _is_part(one, event) for one, _ in others)
         and not any(_sets_back(statement, found, state, kinds) for _, statement in others)
         and all(node is found.statement or is_taken(node, arm, function, project) for node, arm in arms)
         and not _may_leave(event, found, project)
         and not is_behind_flag(function, project, state.name)
     )
+
+
+def _is_part(function: FunctionInfo, event: Change) -> bool:
+    """Return whether a function makes a change, overrides the one that does, or is called by the statement."""
+    called = (one.func for one in walk(event.statement) if isinstance(one, ast.Call))
+    return function.name in (event.function.name, *(one.attr for one in called if isinstance(one, ast.Attribute)))
 
 
 def _may_leave(event: Change, found: StateTest, project: Project) -> bool:
@@ -189,7 +196,7 @@ def turns_from_none(event: StateChange, project: Project) -> bool:
         and len(list(_stores(function, state))) == 1
         and any(_looks_at(node, event, state, project) for node in walk_function(function.node))
         and not any(_takes_for_there(node, event, state, parents) for node in walk_function(function.node))
-        and not any(_may_set_to_none(other, statement, project) for other, statement in other_changes(event, project))
+        and not sets_elsewhere(event, project)
     )
 
 
@@ -197,13 +204,6 @@ def _starts_without(values: Iterable[ast.expr], event: StateChange) -> bool:
     """Return whether the constructor sets None, or a number that the call replaces with a tensor."""
     types = {type(one.value) if isinstance(one, ast.Constant) else object for one in values}
     return types == {type(None)} or (bool(types) and types <= {int, float} and k.only_tensor(event.new) is not None)
-
-
-def _may_set_to_none(function: FunctionInfo, statement: ast.stmt, project: Project) -> bool:
-    """Return whether a statement may set the state to None or a number, so that later calls may find it as well."""
-    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    kind = project.kinds(function).get(value, k.UNKNOWN) if value is not None else k.UNKNOWN
-    return any(isinstance(one, k.Value | k.Unknown) for one in kind.members)
 
 
 def _stores(function: FunctionInfo, state: State) -> Iterator[ast.Attribute]:

@@ -49,7 +49,8 @@ def _check_call(event: Call) -> Iterable[Violation]:
         return
     if name in ("any", "all"):
         message = f"`{name}(...)` converts the tensors to Python bools one by one, which breaks the graph"
-        yield Violation(event.node, message, help=f"Use the tensor's `.{name}()` method, {STAYS}.")
+        drawn = isinstance(collection, k.Sequence) and collection.type == "generator"  # Dynamo cannot resume in it
+        yield Violation(event.node, message, help=f"Use the tensor's `.{name}()` method, {STAYS}.", gives_up=drawn)
     else:
         message = f"`{name}(...)` compares the tensors in Python, which breaks the graph"
         yield Violation(event.node, message, help="Use `torch.sort`.")

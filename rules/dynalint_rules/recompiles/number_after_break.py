@@ -8,6 +8,7 @@ from functools import cached_property
 
 from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violation, is_scripted, k, walk, way
 from dynalint_rules._code.initial import calls_of, passed_by_name, place_of, placed
+from dynalint_rules._code.left_out import is_in_autograd, is_left_out
 from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
@@ -49,7 +50,13 @@ class NumberAfterBreak(Rule):
             )
         else:
             return
-        yield Violation(event.node, message, help="Keep the value as a 0-dim tensor.", torch=torch)
+        yield Violation(
+            event.node,
+            message,
+            help="Keep the value as a 0-dim tensor.",
+            torch=torch,
+            category="advice" if is_left_out(event.node, event.function, project) else None,
+        )
 
 
 def _tensor_read(event: Call) -> ast.expr | None:
@@ -117,7 +124,8 @@ class _Reading:
 
         What only runs in every n-th call (`if self.steps % 100 == 0:`) does not count.
         """
-        if is_scripted(self._function) or self._is_rare(event):
+        function, project = self._function, self._project
+        if is_scripted(function) or is_in_autograd(function, project) or self._is_rare(event):
             return False
         interpreter = self._project.interpreter
         contexts = interpreter.contexts.get(self._function, ()) if interpreter is not None else ()

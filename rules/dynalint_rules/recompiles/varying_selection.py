@@ -22,6 +22,8 @@ _DRAWN = re.compile("|".join(sorted({re.escape(name.rpartition(".")[2]) for name
 _COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm", "arange"})
 # Functions that create a tensor with the shape of another tensor, without reading its data.
 _MADE_LIKE = re.compile(r"_like$|(^|\.)new_")
+# What only sparse tensors have.
+_PARTS = frozenset({"_indices", "_values", "_nnz", "coalesce"})
 _COMPUTING = (ast.BinOp, ast.Call, ast.Compare, ast.Subscript, ast.UnaryOp)
 
 
@@ -40,20 +42,34 @@ class VaryingSelection(Rule):
 
     def flags(self, event: Subscript, project: Project) -> bool:
         """Flag reads through a mask that the function draws at random."""
-        if not reads_by_mask(event) or event.position.loop or event.position.try_:
+        if not reads_by_mask(event) or event.position.loop or event.position.try_ or _is_of_sparse(event):
             return False
         return not captures_shapes(project, event.function) and _is_drawn(event, project) and _is_used(event, project)
 
 
 def _is_used(event: Subscript, project: Project) -> bool:
-    """Return whether the function computes something after the selection."""
-    parents, end = project.parents(event.function), event.statement.end_lineno or event.statement.lineno
-    node = parents.get(event.node)
-    while isinstance(node, ast.expr | ast.keyword):
-        if isinstance(node, _COMPUTING):
-            return True
-        node = parents.get(node)
-    return any(isinstance(one, _COMPUTING) and one.lineno > end for one in walk(event.function.node))
+    """Return whether a tensor operation in the function uses the selected elements."""
+    if isinstance(event.statement, ast.AugAssign):
+        return True
+    parents, kinds = project.parents(event.function), project.kinds(event.function)
+    node: ast.AST = event.node
+    while isinstance(outer := parents.get(node), ast.expr | ast.keyword):
+        if isinstance(outer, _COMPUTING):
+            return k.only_tensor(kinds.get(outer, k.UNKNOWN)) is not None
+        node = outer
+    names = {one.id for one in outer.targets if isinstance(one, ast.Name)} if isinstance(outer, ast.Assign) else set()
+    return any(
+        isinstance(one, _COMPUTING)
+        and one.lineno > event.statement.lineno
+        and k.only_tensor(kinds.get(one, k.UNKNOWN)) is not None
+        and any(isinstance(part, ast.Name) and part.id in names for part in walk(one))
+        for one in walk(event.function.node)
+    )
+
+
+def _is_of_sparse(event: Subscript) -> bool:
+    """Return whether a function reads the parts of a sparse tensor, so that Dynamo does not compile it."""
+    return any(isinstance(one, ast.Attribute) and one.attr in _PARTS for one in walk(event.function.node))
 
 
 def _is_drawn(event: Subscript, project: Project) -> bool:

@@ -159,6 +159,7 @@ class _Pass:
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
         self._silenced: list[Linted] = []
         self._answers: dict[object, Answer] = {}
+        self._statements: dict[object, list[Linted]] = {}
         self._costs = Costs(analysis.project)
         self._crashed = any(failure.crashed for failure in analysis.failures)
         self._failures = [
@@ -179,7 +180,7 @@ class _Pass:
         exhausted = self._analysis.budgets.failures(self._named, self._workspace.shown)
         failures = tuple(dict.fromkeys([*self._failures, *exhausted]))
         silenced = tuple(self._silenced)
-        offers = Offers(self._workspace.shown, self._workspace.fixable, self._answers)
+        offers = Offers(self._workspace.shown, self._workspace.fixable, self._answers, self._statements)
         return LintResult(
             tuple(linted),
             silenced,
@@ -203,10 +204,15 @@ class _Pass:
         for key, (finding, flag) in found.items():
             if key not in kept:
                 self._silenced.append(Linted(finding, file, conditional=bool(flag.proviso)))
+        breaks: dict[int, list[Linted]] = defaultdict(list)
         for key, finding in kept.items():
             flag = found[key][1]
             self._answers[key] = partial(flag.rule.offer, flag.event, flag.violation, self._analysis.project)
-            yield Linted(_with_url(finding), file, conditional=bool(flag.proviso))
+            linted = Linted(_with_url(finding), file, conditional=bool(flag.proviso))
+            if finding.category == "graph-break":
+                self._statements[key] = breaks[id(flag.event.statement)]
+                breaks[id(flag.event.statement)].append(linted)
+            yield linted
         if UNUSED_CODE in enabled:
             ran = self._rules.codes | {SYNTAX_CODE, UNUSED_CODE}
             dead = list(unused(suppressions, file, shown, used, ran & enabled, catalogue()))

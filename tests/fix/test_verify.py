@@ -337,6 +337,15 @@ def test_a_maximum_of_nothing_may_be_infinite_where_equality_is_practical(prove:
     assert prove(model(body), edit, safety="conditional").outcome == "refuted"
 
 
+def test_rows_of_nothing_may_be_no_rows_where_equality_is_practical(prove: Prove) -> None:
+    edit = ("torch.stack([h[i, 0] for i in range(len(h))])", "h[torch.arange(len(h)), 0]")
+    body = "h = h * torch.stack([h[i, 0] for i in range(len(h))]).unsqueeze(1)"
+    verification = prove(model(body), edit, safety="conditional", practical=True)
+    assert verification.outcome == "proven", verification
+    assert "an empty batch gives no rows instead of an exception from `torch.stack`" in verification.passed
+    assert prove(model(body), edit, safety="conditional").outcome == "refuted"
+
+
 def test_an_index_out_of_bounds_may_have_been_a_size_that_does_not_fit(prove: Prove) -> None:
     body = "start = int((x > 0).sum())\nh = h.clone()\nh[:, start : start + 2] = x[:, :2]"
     index = ("h[:, start : start + 2]", "h[:, start + torch.arange(2)]")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import Declined, Project, Refusal, Rewrite, Rule, Subscript, Violation, index_parts, k, rw
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import refuse_counted_loops
+from dynalint_rules._shared.number.listed import rows_at_once
 from dynalint_rules._shared.number.range_loops import over_range
 from dynalint_rules._shared.number.single_index import parts_of, with_a_dimension
 
@@ -42,6 +43,8 @@ class ScalarTensorIndex(Rule):
         if _is_argument(event.base):
             raise Refusal("the rewrite depends on whether it is a tensor or a list, which is unknown")
         scope = Scope.of(event, project)
+        if (rewrite := rows_at_once(scope, event.node)) is not None:
+            return rewrite
         refuse_counted_loops(scope, event.node)
         return over_range(scope, violation.node) or _reshaped(scope, event, violation.node)
 

@@ -9,6 +9,7 @@ from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, 
 from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS
+from dynalint_rules._shared.number.listed import over_tensor, rows_at_once
 from dynalint_rules._shared.number.row_stores import filled_at_once
 
 
@@ -43,6 +44,7 @@ class TolistOfTensor(Rule):
         scope = Scope.of(event, project)
         parent = scope.parents.get(event.node)
         found = filled_at_once(scope, scope.parents.get(parent)) if isinstance(parent, ast.Call) else None
+        found = found or rows_at_once(scope, event.node) or over_tensor(scope, event.node)
         return found or Declined(_nearest(parent) + _setting(event.receiver))
 
 

@@ -36,6 +36,9 @@ OUTPUT = "return"
 NOT_FINITE = "results differ where inputs are infinite or NaN"
 # Reported when practical equality accepts the neutral element for the exception that torch raises for an empty tensor.
 NOTHING_REDUCED = "a maximum or minimum of no elements is infinite instead of an exception"
+# Reported when it accepts that the rows of an empty batch, which are no longer stacked one by one, are no rows.
+NOTHING_STACKED = "an empty batch gives no rows instead of an exception from `torch.stack`"
+_NOTHING_STACKED = "stack expects a non-empty TensorList"
 _NOTHING_REDUCED = "Expected reduction dim to be specified for input.numel() == 0"
 # Reported when practical equality accepts that a tensor is divided by zero where dividing a number raised.
 DIVIDED = "a division by zero no longer raises an exception"
@@ -110,6 +113,8 @@ def no_longer_raises(one: Observation, other: Observation) -> str | None:
         return None
     if one.error[0] == "ZeroDivisionError":
         return DIVIDED
+    if one.refused and _NOTHING_STACKED in one.error[1]:
+        return NOTHING_STACKED
     return NOTHING_REDUCED if one.refused and _NOTHING_REDUCED in one.error[1] else None
 
 

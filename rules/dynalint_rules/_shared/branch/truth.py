@@ -15,6 +15,7 @@ from dynalint_rules._code.names import is_named
 from dynalint_rules._code.raising import raising_conditions
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.sharing import may_change_in_place
+from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.text import atom
 
 _MOST_MEMBERS = 6
@@ -189,18 +190,17 @@ def _require_lasting(scope: Scope, node: ast.expr) -> None:
     Raises:
         Refusal: If the function changes its memory in place.
     """
-    owner = node
+    owner = held = node
     while not makes_tensor(scope, owner):
         if isinstance(owner, ast.Name):
             if may_change_in_place(scope, owner.id):
-                raise Refusal(
-                    f"`{owner.id}` is tested and modified in place; assign the tested value to a variable first"
-                )
+                shown = scope.quote(held if owner.id == self_name(scope.function) else owner)
+                raise Refusal(f"{shown} is tested and modified in place; assign the tested value to a variable first")
             return
         if isinstance(owner, ast.Call):
             owner = owner.func
         elif isinstance(owner, ast.Attribute | ast.Subscript):
-            owner = owner.value
+            held, owner = owner, owner.value
         else:
             return
 

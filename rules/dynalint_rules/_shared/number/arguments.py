@@ -20,6 +20,7 @@ from dynalint_rules._shared.number.single_index import rolled
 from dynalint_rules._shared.number.takers import COMPARING, EXTREMES, IN_TORCH, TAKES_EITHER, WHOLE
 
 _CLAMPING = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in ("clamp", "clip"))
+_ADDING = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in ("add", "add_", "sub", "sub_"))
 _FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
 
 
@@ -47,6 +48,8 @@ class CallFollower(IndexFollower):
             self._rolled(call, node, dtype)
         elif name in _CLAMPING:
             self._bounded(call, node, name, dtype)
+        elif name in _ADDING and keyword == "alpha" and call.args:
+            self._factor(call, node, dtype)
         elif name in TAKES_EITHER:
             positions, keywords = TAKES_EITHER[name]
             if position not in positions and keyword not in keywords:
@@ -72,6 +75,18 @@ class CallFollower(IndexFollower):
         else:
             self.flow.edits += edits
             self.flow.imports = self.scope.imports
+
+    def _factor(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+        """Replace `x.add(y, alpha=number)` with `x.add(y * number)`."""
+        file, (*others, added) = self.scope.file, call.args
+        if as_tensor(self.scope.kind(added)) is None or len(call.keywords) > 1:
+            self.refuse(call, node)
+        product = rw.operation(rw.kept(file, added), "*", rw.kept(file, node))
+        self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding"] = None
+        self.flow.edits.append(
+            (call, rw.call(rw.kept(file, call.func), *(rw.kept(file, one) for one in others), product))
+        )
+        self._meet_argument(call, callee(self.scope, call), dtype)
 
     def _computed(self, call: ast.Call, function: str) -> None:
         """Replace a function of `math` or NumPy with the corresponding torch function."""
@@ -220,8 +235,8 @@ class CallFollower(IndexFollower):
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both together")
         declared = getattr(scope.function.node, "returns", None)
         if isinstance(declared, ast.Name) and declared.id in ("int", "float", "bool"):
-            shown = f"`{scope.function.name}` is declared to return `{declared.id}`"
-            raise Refusal(f"{shown}; change the annotation to `torch.Tensor` first")
+            self.flow.edits.append((declared, rw.name(f"{scope.torch}.Tensor")))
+            self.flow.imports = scope.imports
         self.flow.conditions[
             f"no code outside this project uses the result of `{scope.function.name}` as a Python number"
         ] = None

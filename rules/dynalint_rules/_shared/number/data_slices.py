@@ -33,11 +33,12 @@ def fixed_slices(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice])
     If there are two, or another is an index or a mask that an earlier rewrite has made, they are beside each other.
     """
     tensor, parts, reads = scope.tensor(node.value), parts_of(node), isinstance(node.ctx, ast.Load)
+    ahead = parts[:1] if _is_ellipsis(parts[0]) else []
     if tensor is None or tensor.array or not isinstance(node.value, ast.Name | ast.Attribute | ast.Subscript):
         return None
     made = [one for one in parts if (_is_index(scope, one) if reads else _is_mask(scope, one))]
     places = sorted(parts.index(one) for one in (*slices, *made))
-    others = [one for one in parts if one not in made and not isinstance(one, ast.Slice)]
+    others = [one for one in parts if one not in (*made, *ahead) and not isinstance(one, ast.Slice)]
     bounds = [bound for one in slices for bound in (one.lower, one.upper) if bound is not None]
     fixed = all(is_whole(scope.kind(one)) for one in others) and not any(one.step for one in slices)
     if not fixed or not bounds or len(places) > 2 or places[-1] - places[0] > 1:
@@ -60,6 +61,7 @@ def _filled(scope: Scope, node: ast.Subscript, slices: Sequence[ast.Slice], mask
     stems = ("rows", "columns") if len(slices) > 1 else ("places",)
     for part, stem in zip(slices, stems, strict=True):
         name, at = scope.fresh_name(stem), parts.index(part)
+        at -= len(parts) if _is_ellipsis(parts[0]) else 0
         lines.append(f"{name} = {scope.torch}.arange({taken}.shape[{at}], device={taken}.device)")
         tests = [] if part.lower is None else [f"{name} >= {_position(scope, part.lower)}"]
         tests += [] if part.upper is None else [f"{name} < {_position(scope, part.upper)}"]
@@ -121,6 +123,10 @@ def _is_drawn(scope: Scope, start: ast.expr) -> bool:
 def _bounds(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     return name in ("max", "min", "clamp")
+
+
+def _is_ellipsis(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant) and part.value is ...
 
 
 def _is_one(scope: Scope, stored: ast.expr) -> bool:

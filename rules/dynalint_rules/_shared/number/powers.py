@@ -27,7 +27,11 @@ def check_power(follower: Follower, power: ast.BinOp, node: ast.expr, dtype: k.D
     base, exponent = scope.kind(power.left), scope.kind(power.right)
     whole = dtype == "int" if node is power.right else is_whole(exponent)
     others = "int" if is_whole(kind) else "float"
-    if dtype in ("bool", "complex") or (dtype == "int" and others != "float" and not _is_at_least(exponent, 0)):
+    counted = dtype == "int" and others != "float" and not _is_at_least(exponent, 0)
+    if counted and node is power.right and _is_at_least(base, 1):
+        follower.flow.conditions[f"{scope.quote(power.right)} is not negative in {shown}"] = None
+        return dtype
+    if dtype in ("bool", "complex") or counted:
         raise Refusal(f"{shown} gives a different result with a tensor; rewrite that step with tensor operations first")
     if dtype is None and others != "float" and not _is_at_least(exponent, 0):
         follower.flow.conditions[f"{scope.quote(node)} is a floating-point number"] = None

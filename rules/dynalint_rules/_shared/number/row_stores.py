@@ -39,7 +39,7 @@ def filled_at_once(scope: Scope, loop: ast.AST | None) -> Rewrite | None:
             return None
     from_start = part.lower is None or (isinstance(part.lower, ast.Constant) and part.lower.value == 0)
     bound = part.upper if from_start else part.lower if part.upper is None else None
-    lengths = _element_of_rows(scope, loop, row, bound) if bound is not None else None
+    lengths = element_of_rows(scope, loop, row, bound) if bound is not None else None
     read_later = any(not within(one, loop, scope) for name in told for one in loads(scope, name))
     if lengths is None or read_later:
         return None
@@ -121,7 +121,7 @@ def _column_of(scope: Scope, lengths: ast.expr, *, flat: bool = False) -> str:
     return "unsqueeze(1)" if flat or scope.rank(lengths) == 1 else "reshape(-1, 1)"
 
 
-def _element_of_rows(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
+def element_of_rows(scope: Scope, loop: ast.For | ast.comprehension, row: str, bound: ast.expr) -> ast.expr | None:
     """Return the tensor whose element for the current row is `bound` in every iteration, or None."""
     call = loop.iter
     if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:

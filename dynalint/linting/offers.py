@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dynalint.analysis import steps
 from dynalint.analysis.run import with_deep_stack
-from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.analysis.source import SourceFile
+from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.findings import Finding, Fix, as_sentence
 from dynalint.fix import EditError, Linted, to_edits
 from dynalint.fix.follow_ups import declined, is_part

@@ -547,7 +547,7 @@ def test_a_function_that_is_declared_to_return_a_number_is_declared_to_return_a_
     rule, code = ItemOfTensor(), METHODS.format(use="x * self.factor(x)").replace("(self, t)", "(self, t) -> float")
     (found,) = StaticView(Case(rule, Example("x", code)), [rule]).own
     assert isinstance(found.answer, Rewrite)
-    assert "torch.Tensor" in [one.content for one in found.answer.replacements]
+    assert any("Tensor" in one.content for one in found.answer.replacements), found.answer.replacements
 
 
 def test_a_number_that_a_lambda_returns() -> None:

@@ -70,7 +70,8 @@ def _is_made_here(scope: Scope, node: ast.expr) -> bool:
         return False
     name = callee.name if isinstance(callee, k.External) else ""
     listed = all(isinstance(one, ast.List | ast.Tuple) for one in given)
-    copied = name.startswith("torch.") and name.endswith("Tensor") and listed
+    # Several arguments of `torch.FloatTensor` are sizes.
+    copied = name.startswith("torch.") and name.endswith("Tensor") and (listed or len(node.args) > 1)
     if name in _FACTORIES or copied:
         return True
     if not all(_is_plain(scope.kind(one)) for one in given):

@@ -21,7 +21,7 @@ from dynalint_rules._shared.branch.branch_values import (
     reads_of,
 )
 from dynalint_rules._shared.branch.counted import needs_no_test
-from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.domain import Guarded, guarded_apart
 from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.number.flow import NumberFlow
@@ -244,7 +244,7 @@ def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
         Refusal: If the test is too long to repeat, or must not be repeated.
     """
     sides = (node.body, node.orelse)
-    guards = [guarded_operands(scope, value) for value in sides]
+    guards = [guarded_apart(scope, value) for value in sides]
     repeated = any(not one.least for own in guards for one in own)
     if repeated and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         raise Refusal(

@@ -76,6 +76,23 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
     return found if gradients else [one for one in found if scope.dtype(one.node) != "float"]
 
 
+def guarded_apart(scope: Scope, expression: ast.expr) -> list[Guarded]:
+    """Return what `guarded_operands` does for a branch, whose test is repeated in each of them.
+
+    Raises:
+        Refusal: If one of them is computed from another, which would be hard to read, or has no harmless value.
+    """
+    found = guarded_operands(scope, expression)
+    repeated = [one for one in found if not one.least]
+    for one in repeated:
+        if any(other.node is not one.node and other.node in walk(one.node) for other in repeated):
+            raise Refusal(
+                f"{scope.quote(one.node)} is not defined for all inputs, and neither is what it is computed from; "
+                "protect these operations first"
+            )
+    return found
+
+
 def has_gradients(scope: Scope, expression: ast.expr) -> bool:
     """Return whether gradients may be computed for an expression. Without them, only operations that raise matter."""
     known = scope.function.known

@@ -37,7 +37,7 @@ from dynalint_rules._shared.branch.choice import (
     without_zeros,
 )
 from dynalint_rules._shared.branch.counted import is_harmless_if_empty, needs_no_test
-from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.domain import Guarded, guarded_apart
 from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.selected_names import plan_of
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
@@ -190,7 +190,7 @@ class _EarlyReturn:
         if not self.condition.isidentifier() or self.condition in stored:
             self.condition = scope.fresh_name("condition", plan.temporaries.values())
             lines.append(f"{self.condition} = {held_together(truth.without_dimensions)}")
-        guards = [guarded for value in block.values for guarded in guarded_operands(scope, value)]
+        guards = [guarded for value in block.values for guarded in guarded_apart(scope, value)]
         texts = {value: self._rendered(value, guards, GUARD_ORDERS[0]) for value in block.values}
         for one in block.assignments:
             if one.operator is not None:
@@ -252,7 +252,7 @@ class _EarlyReturn:
 
     def _guards_after(self, expression: ast.expr) -> list[Guarded]:
         """Return the operands after the early return that must be harmless if the early result is selected."""
-        found = guarded_operands(self.scope, expression)
+        found = guarded_apart(self.scope, expression)
         test, taken = self.statement.test, self.returning is not self.statement.body
         return [one for one in found if not is_harmless_if_empty(self.scope, one.node, one.safe, test, taken=taken)]
 

@@ -51,7 +51,7 @@ from dynalint_rules._shared.branch.choice import (
     without_zeros,
 )
 from dynalint_rules._shared.branch.counted import needs_no_test
-from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.domain import Guarded, guarded_apart
 from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.truth import Truth
@@ -61,6 +61,7 @@ from dynalint_rules._shared.text import held_together, indentation, inlined, inn
 # With more of them, the new code is harder to read than the branch.
 _MOST_GUARDS = 4
 _MOST_REPEATED = 4
+_MOST_TESTS_OF_LAYERS = 2
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 
 
@@ -92,6 +93,10 @@ class Writer:
         """
         chain = self.chain
         layers = self._layers()
+        if layers and len(chain.tests) > _MOST_TESTS_OF_LAYERS:
+            raise Refusal(
+                f"every call would run the layers of {len(chain.blocks)} branches; choose one outside compiled code"
+            )
         self.conditions += raising_conditions(self.scope, chain.tests[1:], [bool(truth.scalar) for truth in truths[1:]])
         self.plan = plan_of(self.scope, chain)
         self.guards = [self._guards(block) for block in chain.blocks]
@@ -131,7 +136,7 @@ class Writer:
 
     def _guards(self, block: Block) -> list[Guarded]:
         values = [one.value for one in block.assignments] + ([] if block.result is None else [block.result])
-        return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
+        return [guarded for value in values for guarded in guarded_apart(self.scope, value)]
 
     def _name_tests(self, truths: Sequence[Truth], *, bind: bool) -> None:
         """Find the code of each test. A test that is repeated or must not move is first assigned to a name."""

@@ -44,6 +44,7 @@ def guarded(
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
+    refuse_without_tensors(scope)
     together = _with_test(scope, statement)
     if together is not None:
         return replace(together, title=title, safety=safety, conditions=conditions)
@@ -329,6 +330,36 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
     for part in parts if is_caught(scope, call) else []:
         if not shows_without_raising(scope, part):
             raise may_raise(scope, part)
+
+
+def refuse_without_tensors(scope: Scope) -> None:
+    """Ensure that a function computes with tensors, or does nothing but show values.
+
+    A guard in a constructor or in code that downloads files, for example, would be noise: all of it belongs elsewhere.
+
+    Raises:
+        Refusal: If it does something else.
+    """
+    function, project = scope.function, scope.project
+    made = function.name == "__init__"
+    own = function.owner is not None and project.is_module_class(function.owner) and not made
+    if own or function.caller is None or not isinstance(function.node, ast.FunctionDef):
+        return
+    shown = function.node.body[ast.get_docstring(function.node) is not None :]
+    if only_shows(scope, shown) or (not made and any(_computes(scope, node) for node in walk(function.node))):
+        return
+    what = "is a constructor" if made else "computes with no tensor"
+    raise Refusal(f"`{function.name}` {what}; call it outside of the compiled code")
+
+
+def _computes(scope: Scope, node: ast.AST) -> bool:
+    """Return whether a node has a tensor, or arithmetic with a value that may be one."""
+    if not isinstance(node, ast.expr):
+        return False
+    tensor = k.only_tensor(scope.kind(node))
+    if tensor is not None:
+        return not tensor.array
+    return isinstance(node, ast.BinOp) and any(k.may_be_tensor(scope.kind(one)) for one in (node.left, node.right))
 
 
 def may_raise(scope: Scope, part: ast.expr) -> Refusal:

@@ -22,9 +22,9 @@ from dynalint_rules._shared.number.row_stores import element_of_rows
 
 def rows_at_once(scope: Scope, node: ast.expr) -> Rewrite | None:
     """Return the rewrite of a stack of one element of each row, if `node` is a part of the list, or None."""
-    rows: ast.AST = node
+    rows: ast.AST | None = node
     while isinstance(rows, ast.expr | ast.comprehension) and not isinstance(rows, ast.ListComp):
-        rows = scope.parents[rows]
+        rows = scope.parents.get(rows)
     match rows:
         case ast.ListComp(ast.Subscript(ast.Name() as taken, ast.Tuple([ast.Name(row), place])), [loop]):
             stack = scope.parents[rows]

@@ -126,7 +126,8 @@ class _Follower(CollectionFollower):
         text = self.scope.parents.get(part)
         user = self.scope.parents.get(text) if text is not None else None
         shows = isinstance(user, ast.Call) and callee(self.scope, user).startswith(SHOWS)
-        if shows or isinstance(user, ast.GeneratorExp | ast.ListComp):
+        joined = isinstance(user, ast.GeneratorExp | ast.ListComp | ast.BinOp | ast.AugAssign)
+        if shows or joined:
             shown = self.scope.quote(part.value)
             raise Refusal(f"{shown} is only shown; move the statement under `if not torch.compiler.is_compiling():`")
 

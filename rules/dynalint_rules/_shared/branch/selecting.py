@@ -61,7 +61,6 @@ from dynalint_rules._shared.text import held_together, indentation, inlined, inn
 # With more of them, the new code is harder to read than the branch.
 _MOST_GUARDS = 4
 _MOST_REPEATED = 4
-_MOST_TESTS_OF_LAYERS = 2
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 
 
@@ -93,10 +92,8 @@ class Writer:
         """
         chain = self.chain
         layers = self._layers()
-        if layers and len(chain.tests) > _MOST_TESTS_OF_LAYERS:
-            raise Refusal(
-                f"every call would run the layers of {len(chain.blocks)} branches; choose one outside compiled code"
-            )
+        if layers and len(chain.tests) > 2:
+            raise Refusal(f"every call would run the layers of {len(chain.blocks)} branches; choose one in eager code")
         self.conditions += raising_conditions(self.scope, chain.tests[1:], [bool(truth.scalar) for truth in truths[1:]])
         self.plan = plan_of(self.scope, chain)
         self.guards = [self._guards(block) for block in chain.blocks]
@@ -366,8 +363,7 @@ class Writer:
         for name, _ in [] if block.result is not None else self.plan.rows:
             if name not in assigned:
                 sides.append(BranchValue(None, kind_left(scope, name, head), name))
-        found: set[str] = set()
-        known: set[str] = set()
+        found, known = set[str](), set[str]()
         for side, assignment in itertools.zip_longest(sides, block.assignments):
             found |= reads_of(scope, side, head) - known
             known |= {assignment.name} if assignment is not None else set()
@@ -375,8 +371,7 @@ class Writer:
 
     def finish(self, python: str | None) -> Rewrite:
         """Return the rewrite."""
-        head, last = self.chain.head, self.chain.last
-        lines = self.lines
+        head, last, lines = self.chain.head, self.chain.last, self.lines
         if python is not None:
             step = self._indent.removeprefix(indentation(self.scope.file, head.lineno))
             lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]

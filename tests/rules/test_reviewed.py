@@ -16,7 +16,7 @@ import warnings
 from torch import nn
 from torch.autograd import Variable
 
-from elsewhere import size
+
 
 
 class Model(nn.Module):
@@ -80,13 +80,6 @@ def test_a_break_in_another_statement_or_inside_the_rewritten_code_does_not_coun
     assert declined("s = x[x > 0].sum()\nreturn self.fc(x), str(s.item())", "DYN301") == ""
     assert declined("print(x.sum().item())\nreturn self.fc(x)", "DYN401") == ""
     assert declined('assert x.sum() > 0, f"{x.sum().item()}"\nreturn self.fc(x)', "DYN104") == ""
-
-
-def test_sizes_make_a_tensor_without_history() -> None:
-    body = "n = x.size()[0]\nm = size(x)\nreturn self.fc(x) + Variable(torch.FloatTensor(n, m).zero_())"
-    (one,) = found(body, "DYN603")
-    assert one.fix is not None
-    assert ".detach()" not in "".join(edit.content for edit in one.fix.edits)
 
 
 HELPERS = """

@@ -14,7 +14,7 @@ from dynalint_rules._shared.branch.truth import operand_text
 from dynalint_rules._shared.guard.statements import shown_in_eager
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.flow import is_whole
-from dynalint_rules._shared.number.listed import rows_at_once
+from dynalint_rules._shared.number.listed import row_at_mask, rows_at_once
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 from dynalint_rules._shared.number.python_numbers import rewrite_in_python
 from dynalint_rules._shared.number.row_stores import filled_at_once
@@ -58,7 +58,7 @@ class NumberOfTensor(Rule):
         found = _multiplied(scope, event) or rewrite_in_python(scope, event.node)
         found = found or rewrite_checking_call(scope, event.node)
         found = found or shown_in_eager(scope, event.node) or rows_at_once(scope, event.node)
-        found = found or filled_at_once(scope, scope.parents.get(event.statement))
+        found = found or row_at_mask(scope, event.node) or filled_at_once(scope, scope.parents.get(event.statement))
         return found or _kept(scope, event)
 
 

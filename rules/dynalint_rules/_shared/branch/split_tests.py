@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from functools import partial, reduce
 
 from dynalint.rulekit import Rewrite, rw, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.raising import is_plain, never_raises
 from dynalint_rules._code.scope import Scope
@@ -60,6 +61,8 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
     repeated = statement.body if either else [*statement.orelse, *(tail or ())]
     if tail is None or _lines(repeated) > _MOST_REPEATED or (either and tail):
         return None
+    if either and not all(_is_plain_call(scope, one) for line in repeated for one in walk(line)):
+        return None  # the code of a layer or a function of the project would be there twice
     tree = rw.Tree.around(scope.file, statement)
     join = partial(rw.operation, sign="or" if either else "and")
     python, tensor = (
@@ -107,6 +110,11 @@ def rewrite_nested(scope: Scope, statement: ast.If) -> Rewrite | None:
     known = never_raises(scope, inner.test)
     conditions = () if known else (f"{scope.quote(inner.test)} does not raise an exception",)
     return Rewrite(_FIRST, "safe" if known else "conditional", edits, conditions, leaves=(*_LEFT, "DYN105", "DYN302"))
+
+
+def _is_plain_call(scope: Scope, node: ast.AST) -> bool:
+    name = callee(scope, node) if isinstance(node, ast.Call) else "torch."
+    return name.startswith(("torch.", "Tensor.", "builtins.")) and not name.endswith(".forward")
 
 
 def _is_certain(scope: Scope, value: ast.expr) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import Rewrite, rw
+from dynalint.rulekit import Rewrite, Safety, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import loads, parameters, stores
@@ -44,9 +44,37 @@ def rows_at_once(scope: Scope, node: ast.expr) -> Rewrite | None:
     places = rw.spliced(scope.file, place, {bound: shown})
     new = f"{base}[{scope.torch}.arange({shown}.shape[0], device={base}.device), {places}]"
     where = f"{scope.quote(source)} has one integer for each row, is not uint8, and is on the device of `{base}`"
-    return Rewrite(
-        "Index all rows at once", "conditional", rw.written(scope.file, (stack, new)), (where,), imports=scope.imports
-    )
+    unsure = array.rank is None and offset is None and isinstance(bound, ast.Name)  # it may have lists as elements
+    edits = rw.written(scope.file, (stack, new))
+    return Rewrite("Index all rows at once", "conditional", edits, (where,), imports=scope.imports, ranks=unsure)
+
+
+def row_at_mask(scope: Scope, read: ast.Call) -> Rewrite | None:
+    """Return the rewrite of `x[mask] = row.repeat(int(mask.sum()), 1)`, which repeats a row anyway, or None."""
+    call = scope.parents[read]
+    match call, scope.parents.get(call):
+        case (
+            ast.Call(ast.Attribute(row, "repeat" | "expand" as method), [count, one], []),
+            ast.Assign([ast.Subscript(_, mask)]),
+        ) if count is read and ast.unparse(one) == ("1" if method == "repeat" else "-1"):
+            counted = [inner for inner in walk(read) if isinstance(inner, ast.Call) and not inner.args]
+        case _:
+            return None
+    sums = [
+        inner.func.value
+        for inner in counted
+        if callee(scope, inner) == "Tensor.sum" and not inner.keywords and isinstance(inner.func, ast.Attribute)
+    ]
+    tensor, dtype = scope.tensor(row), scope.dtype(mask)
+    if [*map(ast.dump, sums)] != [ast.dump(mask)] or tensor is None or tensor.rank not in (1, None):
+        return None
+    if dtype not in ("bool", None) or not is_pure(scope, mask):
+        return None
+    conditions = [] if dtype == "bool" else [f"{scope.quote(mask)} is a bool tensor"]
+    conditions += [] if tensor.rank == 1 else [f"{scope.quote(row)} has one dimension"]
+    edits = rw.written(scope.file, (call, rw.kept(scope.file, row)))
+    safety: Safety = "conditional" if conditions else "safe"
+    return Rewrite("Store one row, which is repeated anyway", safety, edits, tuple(conditions), leaves=("DYN302",))
 
 
 def over_tensor(scope: Scope, call: ast.Call) -> Rewrite | None:

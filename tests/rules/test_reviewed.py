@@ -62,6 +62,14 @@ def declined(body: str, code: str, more: str = "") -> str:
             "DYN101",
             "every call would run the layers",
         ),
+        (
+            (
+                "n = (x > 0).sum()\nif n == 0:\n    return x.sum() * 0\nh = self.fc(x).sigmoid()\n"
+                "y = torch.log(h) - torch.log(1 - h) + h.sqrt()\nreturn y.sum() / n"
+            ),
+            "DYN101",
+            "more than 2 operations that follow",
+        ),
         ('note = "a"\nnote += f"{x.sum().item()}"\nreturn self.fc(x), note', "DYN201", "is only shown"),
         (
             "if self.ready:\n    x = x * 2\nself.ready.fill_(True)\nreturn self.fc(x)",
@@ -69,7 +77,7 @@ def declined(body: str, code: str, more: str = "") -> str:
             "`self.ready` is tested and modified in place",
         ),
     ],
-    ids=["statement", "guards-in-guards", "layers", "joined-text", "buffer"],
+    ids=["statement", "guards-in-guards", "layers", "scattered", "joined-text", "buffer"],
 )
 def test_what_nobody_would_merge_is_declined(body: str, code: str, why: str) -> None:
     reasons = [(one.fix.declined or "") if one.fix is not None else "" for one in found(body, code)]
@@ -80,6 +88,24 @@ def test_a_break_in_another_statement_or_inside_the_rewritten_code_does_not_coun
     assert declined("s = x[x > 0].sum()\nreturn self.fc(x), str(s.item())", "DYN301") == ""
     assert declined("print(x.sum().item())\nreturn self.fc(x)", "DYN401") == ""
     assert declined('assert x.sum() > 0, f"{x.sum().item()}"\nreturn self.fc(x)', "DYN104") == ""
+
+
+ARRAY = "import numpy as np\nkernel = np.ones(4)\n{made}\nreturn self.fc(x) + Variable(kernel, requires_grad=False)"
+
+
+@pytest.mark.parametrize(
+    ("made", "detaches"),
+    [
+        ("kernel = torch.FloatTensor(kernel / 4)", False),
+        ("kernel = torch.FloatTensor(kernel / 4)\nif len(x) > 1:\n    kernel = self.fc.weight", True),
+        ("kernel = torch.FloatTensor(kernel / 4)\nkernel.mul_(self.fc.weight[0])", True),
+    ],
+    ids=["array", "one-of-two", "changed"],
+)
+def test_a_tensor_of_an_array_is_not_detached(made: str, *, detaches: bool) -> None:
+    (one,) = found(ARRAY.format(made=made), "DYN603")
+    assert one.fix is not None
+    assert (".detach(" in "".join(edit.content for edit in one.fix.edits)) is detaches
 
 
 HELPERS = """

@@ -6,7 +6,9 @@ import ast
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.memory import makes_tensor
+from dynalint_rules._code.names import last_value, stores
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.sharing import may_change_in_place
 from dynalint_rules._shared.number.detached import is_detached
 
 # Methods that create a tensor from their arguments, and methods that fill or move a tensor.
@@ -62,6 +64,12 @@ def _wrapped(node: ast.Call) -> ast.expr | None:
 
 def _is_made_here(scope: Scope, node: ast.expr) -> bool:
     """Return whether an expression creates a tensor from plain values, so that it has no history."""
+    if isinstance(node, ast.Name) and not may_change_in_place(scope, node.id):
+        statement, value = last_value(scope, node.id, node) or (None, None)
+        if statement is None or value is None:
+            return False
+        between = any(statement.lineno < one.lineno < node.lineno for one in stores(scope, node.id))
+        return not between and _is_made_here(scope, value)
     if not isinstance(node, ast.Call):
         return False
     callee = scope.kind(node.func)
@@ -69,7 +77,7 @@ def _is_made_here(scope: Scope, node: ast.expr) -> bool:
     if any(keyword.arg in (None, "requires_grad", "out") for keyword in node.keywords):
         return False
     name = callee.name if isinstance(callee, k.External) else ""
-    listed = all(isinstance(one, ast.List | ast.Tuple) for one in given)
+    listed = all(isinstance(one, ast.List | ast.Tuple) or _is_array(scope.kind(one)) for one in given)
     # Several arguments of `torch.FloatTensor` are sizes.
     copied = name.startswith("torch.") and name.endswith("Tensor") and (listed or len(node.args) > 1)
     if name in _FACTORIES or copied:
@@ -84,6 +92,11 @@ def _is_made_here(scope: Scope, node: ast.expr) -> bool:
     if name in _MAKES:
         return scope.tensor(owner) is not None
     return name in _FILLS and _is_made_here(scope, owner)
+
+
+def _is_array(kind: k.Kind) -> bool:
+    tensor = k.only_tensor(kind)
+    return tensor is not None and tensor.array
 
 
 def _is_plain(kind: k.Kind) -> bool:

@@ -20,6 +20,8 @@ from dynalint_rules._shared.branch.bounded import bound_of
 from dynalint_rules._shared.branch.counted import is_count
 from dynalint_rules._shared.number.detached import is_detached
 
+# With more of them, the new code is harder to read than the branch.
+MOST_GUARDS = 2
 # The value that replaces a function's first argument where its result is not used.
 _SAFE_ARGUMENT = {
     **dict.fromkeys("sqrt rsqrt log log2 log10 log1p reciprocal lgamma digamma".split(), "1"),

@@ -37,7 +37,7 @@ from dynalint_rules._shared.branch.choice import (
     without_zeros,
 )
 from dynalint_rules._shared.branch.counted import is_harmless_if_empty, needs_no_test
-from dynalint_rules._shared.branch.domain import Guarded, guarded_apart
+from dynalint_rules._shared.branch.domain import MOST_GUARDS, Guarded, guarded_apart
 from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.selected_names import plan_of
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
@@ -264,11 +264,18 @@ class _EarlyReturn:
             raise Refusal(
                 "the code that follows the early return is not defined for all inputs; protect its arguments first"
             )
+        repeated = 0
         for expression in _expressions(self.after):
             guards = [] if expression in values else self._guards_after(expression)
             inner = {node for one in guards for node in walk(one.node) if node is not one.node}
             for one in guards:
                 if one.node not in inner:  # an inner operand is rewritten with the operand around it
+                    repeated += not one.least
+                    if repeated > MOST_GUARDS:
+                        raise Refusal(
+                            f"more than {MOST_GUARDS} operations that follow the early return are not defined for all "
+                            "inputs; protect their arguments first"
+                        )
                     yield one.node, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1]))
 
     def _reads(self, values: Sequence[ast.expr]) -> set[str]:

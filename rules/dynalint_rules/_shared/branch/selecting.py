@@ -51,15 +51,13 @@ from dynalint_rules._shared.branch.choice import (
     without_zeros,
 )
 from dynalint_rules._shared.branch.counted import needs_no_test
-from dynalint_rules._shared.branch.domain import Guarded, guarded_apart
+from dynalint_rules._shared.branch.domain import MOST_GUARDS, Guarded, guarded_apart
 from dynalint_rules._shared.branch.not_finite import gradients_of_both
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.truth import Truth
 from dynalint_rules._shared.number.flow import NumberFlow
 from dynalint_rules._shared.text import held_together, indentation, inlined, inner_indentation, moved_left
 
-# With more of them, the new code is harder to read than the branch.
-_MOST_GUARDS = 4
 _MOST_REPEATED = 4
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 
@@ -97,8 +95,8 @@ class Writer:
         self.conditions += raising_conditions(self.scope, chain.tests[1:], [bool(truth.scalar) for truth in truths[1:]])
         self.plan = plan_of(self.scope, chain)
         self.guards = [self._guards(block) for block in chain.blocks]
-        if sum(map(len, self.guards)) > _MOST_GUARDS:
-            many = f"more than {_MOST_GUARDS} operations are not defined for all inputs"
+        if sum(not one.least for own in self.guards for one in own) > MOST_GUARDS:
+            many = f"more than {MOST_GUARDS} operations are not defined for all inputs"
             raise Refusal(f"{many}; move the branch into a function")
         results = [block.result for block in chain.blocks if block.result is not None]
         choices = len(self.plan.rows) + len(self.plan.temporaries) + _choices(results)

@@ -69,7 +69,8 @@ class Follower:
 
     `functions` are the functions that returned it on the way here, and `targets` are the names that it was assigned to.
     `buffer` is the attribute that will hold a tensor, if any. `converted` is true if it is float32 in every model. If a
-    followed name may also be a number, `mixed` are changes that hold for both, and otherwise it is None.
+    followed name may also be a number, `mixed` are changes that hold for both, and otherwise it is None. `stored` is
+    true if the number is in a tensor that the module stores, so that every run sees it.
     """
 
     scope: Scope
@@ -81,6 +82,7 @@ class Follower:
     targets: set[ast.Name] = field(default_factory=set)
     buffer: str = ""
     mixed: list[rw.Change] | None = None
+    stored: bool = False
 
     def rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
         """Record where arithmetic in the tensor's precision differs from Python's, which uses doubles."""

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import Rewrite, Safety, rw, walk
+from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import loads, parameters, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.numbers import flow_of_selected
 from dynalint_rules._shared.number.row_stores import element_of_rows
+from dynalint_rules._shared.text import atom
 
 
 def rows_at_once(scope: Scope, node: ast.expr) -> Rewrite | None:
@@ -50,31 +52,31 @@ def rows_at_once(scope: Scope, node: ast.expr) -> Rewrite | None:
 
 
 def row_at_mask(scope: Scope, read: ast.Call) -> Rewrite | None:
-    """Return the rewrite of `x[mask] = row.repeat(int(mask.sum()), 1)`, which repeats a row anyway, or None."""
+    """Return the rewrite of `x[mask] = row.repeat(int(mask.sum()), 1)` as `torch.where`, or None for other code."""
     call = scope.parents[read]
     match call, scope.parents.get(call):
         case (
             ast.Call(ast.Attribute(row, "repeat" | "expand" as method), [count, one], []),
-            ast.Assign([ast.Subscript(_, mask)]),
+            ast.Assign([ast.Subscript(ast.Name(taken), mask)]) as statement,
         ) if count is read and ast.unparse(one) == ("1" if method == "repeat" else "-1"):
-            counted = [inner for inner in walk(read) if isinstance(inner, ast.Call) and not inner.args]
+            calls = [inner for inner in walk(read) if isinstance(inner, ast.Call) and not inner.keywords]
         case _:
             return None
     sums = [
-        inner.func.value
-        for inner in counted
-        if callee(scope, inner) == "Tensor.sum" and not inner.keywords and isinstance(inner.func, ast.Attribute)
+        one.func.value for one in calls if callee(scope, one) == "Tensor.sum" and isinstance(one.func, ast.Attribute)
     ]
     tensor, dtype = scope.tensor(row), scope.dtype(mask)
     if [*map(ast.dump, sums)] != [ast.dump(mask)] or tensor is None or tensor.rank not in (1, None):
         return None
-    if dtype not in ("bool", None) or not is_pure(scope, mask):
+    if dtype not in ("bool", None) or not is_pure(scope, mask) or not is_own(scope, taken, statement):
         return None
     conditions = [] if dtype == "bool" else [f"{scope.quote(mask)} is a bool tensor"]
     conditions += [] if tensor.rank == 1 else [f"{scope.quote(row)} has one dimension"]
-    edits = rw.written(scope.file, (call, rw.kept(scope.file, row)))
-    safety: Safety = "conditional" if conditions else "safe"
-    return Rewrite("Store one row, which is repeated anyway", safety, edits, tuple(conditions), leaves=("DYN302",))
+    conditions.append(f"{scope.quote(row)} has the dtype of `{taken}`")
+    chosen = f"{atom(mask, scope.text(mask))}.unsqueeze(-1)"
+    new = f"{taken} = {scope.torch}.where({chosen}, {scope.text(row)}, {taken})"
+    edits = rw.written(scope.file, (statement, [new]))
+    return Rewrite("Select the row with `torch.where`", "conditional", edits, tuple(conditions), imports=scope.imports)
 
 
 def over_tensor(scope: Scope, call: ast.Call) -> Rewrite | None:
@@ -97,7 +99,7 @@ def over_tensor(scope: Scope, call: ast.Call) -> Rewrite | None:
     item = items[position] if position < len(items) else None
     if not isinstance(item, ast.Name) or [*stores(scope, item.id)] != [item] or item.id in parameters(scope):
         return None
-    flow = flow_of_selected(scope, loads(scope, item.id), tensor.dtype)
+    flow = flow_of_selected(scope, loads(scope, item.id), tensor.dtype, stored=True)
     text = detached(scope, source).text.removesuffix(".reshape(())").removesuffix(".clone()")
     conditions = (*flow.clauses, f"{scope.quote(source)} has one dimension, and the loop does not change it")
     edits = rw.written(scope.file, (call, text), *flow.edits)

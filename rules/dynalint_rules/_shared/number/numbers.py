@@ -59,13 +59,15 @@ def flow_of(
     return follower.flow
 
 
-def flow_of_selected(scope: Scope, reads: Iterable[ast.expr], dtype: k.DType) -> NumberFlow:
+def flow_of_selected(scope: Scope, reads: Iterable[ast.expr], dtype: k.DType, *, stored: bool = False) -> NumberFlow:
     """Follow a number of type `dtype` that a tensor selects. `torch.where` makes a 0-dim tensor of it.
+
+    It may also be an element of a tensor that the module stores.
 
     Raises:
         Refusal: If at least one use does not accept a tensor, or is unknown.
     """
-    follower = _Follower(scope, wide=dtype == "int", converted=dtype == "float")
+    follower = _Follower(scope, wide=dtype == "int", converted=dtype == "float", stored=stored)
     for read in reads:
         follower.climb(read, dtype)
     return follower.flow

@@ -28,7 +28,7 @@ def check_power(follower: Follower, power: ast.BinOp, node: ast.expr, dtype: k.D
     whole = dtype == "int" if node is power.right else is_whole(exponent)
     others = "int" if is_whole(kind) else "float"
     counted = dtype == "int" and others != "float" and not _is_at_least(exponent, 0)
-    if counted and node is power.right and _is_at_least(base, 1):
+    if counted and follower.stored and node is power.right and _is_at_least(base, 1):
         follower.flow.conditions[f"{scope.quote(power.right)} is not negative in {shown}, which fits its dtype"] = None
         return dtype
     if dtype in ("bool", "complex") or counted:

@@ -19,7 +19,7 @@ from dynalint.confirm.client import Answer, Worker, WorkerError
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import EvidenceStore
 from dynalint.confirm.harvest import CallSearch, Harvested, Lines, ProjectCalls, Searcher, harvested, in_words, searches
-from dynalint.confirm.located import Located
+from dynalint.confirm.located import Located, place
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.order import batches, nearest_parts, ranks
 from dynalint.confirm.requests import circumstances, request_for, worker_options
@@ -31,7 +31,6 @@ from dynalint.confirm.verdicts import (
     CONFIRMABLE,
     Confirmation,
     not_run,
-    place,
     spots_of,
     unconfirmed,
     undecided,
@@ -156,7 +155,9 @@ class _TargetRuns:
         )
         self._every = {"spots": spots, "compare": compare, "resized": resized}
         self._traced_in = traced_in
-        self._leading = {target for one in placed for target in one.leads}
+        # The targets that undecided findings need. All others are only run to discover breaks that no rule finds.
+        self._leading = {target for one in placed if one.finding.category in CONFIRMABLE for target in one.leads}
+        self._judging = bool(self._leading)
         self._progress = progress
         self._calls = ProjectCalls(options)
         self._shard = WHOLE if options.answers is None else options.answers.shard
@@ -239,6 +240,7 @@ class _TargetRuns:
             self._harvested += one.results  # If the user interrupts the run, the results so far are kept.
         left = wanted([*traced, *self._harvested])
         self.problems = [why for one in found if not left.keys().isdisjoint(one.targets) for why in one.problems]
+        self._leading = set(left)
         settled = {one.target for one in self._harvested if one.complete or (one.default and one.target not in left)}
         self._targets = [one for one in self._targets if one not in settled]
 
@@ -269,13 +271,14 @@ class _TargetRuns:
             new = more([*self._results.values(), *failed, *self._harvested, *traced]) if self._obstacle is None else {}
             wanted = {target: lines for target, lines in new.items() if target not in tried}
             tried.update(wanted)
+            self._leading.update(wanted)
             asked = searches(wanted, self._options, self._calls.sites) if self._options.device == "cpu" else ()
             found = [part for one in pool.map(lambda one: self._searched(one, workers), asked) for part in one.results]
-            self._harvested += [as_part(one) for one in found if one.default is not None]
+            self._harvested += [as_part(one, "called") for one in found if one.default is not None]
             left = sorted(wanted.keys() - {one.target for one in self._harvested}) if self._guesses else []
             self._targets = [*self._targets, *left]
             self._run_all(pool, workers, count, left)
-            results = [as_part(self._results.pop(target)) for target in left if target in self._results]
+            results = [as_part(self._results.pop(target), "guessed") for target in left if target in self._results]
             self._results.update((one.target, one) for one in results if one.default is not None)
             failed += [one for one in results if one.default is None]  # These results are dropped.
 
@@ -359,7 +362,7 @@ class _TargetRuns:
         }
 
     def _pace(self, target: Target) -> dict[str, Any]:
-        brief = bool(self._leading) and target not in self._leading and not self._is_given(target)
+        brief = self._judging and target not in self._leading and not self._is_given(target)
         return {"brief": brief, "seconds": self._options.timeout * (_FOR_DISCOVERIES if brief else 1.0)}
 
     def _result(self, target: Target, worker: Worker, answer: Answer) -> TargetResult:

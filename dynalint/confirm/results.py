@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from dynalint.confirm.client import Answer
 from dynalint.confirm.options import Target
@@ -86,8 +86,8 @@ class TargetResult:
     The first `same` calls are identical, and the next `batch` calls use another batch size. `evaluation` is the result
     of the same calls in evaluation mode, which may run different code. Its `mode` says so. `outdated` means that the
     stored evidence for the target is out of date. `part` means that the target is not a compiled root but a function
-    that a root calls, which was run separately with guessed arguments. `placeholders` means that guessed arguments
-    include modules that only return their input. Paths are resolved.
+    that a root calls, which was run separately: `called` by the project's own code, or with `guessed` arguments. Paths
+    are resolved.
     """
 
     target: Target
@@ -106,8 +106,7 @@ class TargetResult:
     evaluation: TargetResult | None = None
     mode: str = ""
     outdated: bool = False
-    part: bool = False
-    placeholders: bool = False
+    part: Literal["", "called", "guessed"] = ""
 
     @property
     def complete(self) -> bool:
@@ -174,7 +173,6 @@ def _result(
         latent=_latent(parts.get("latent"), spots),
         files=frozenset(decode(tuple[str, ...], parts.get("files", ()))),
         evaluation=_evaluation(target, torch, answer, spots),
-        placeholders=parts.get("placeholders") is True,
     )
 
 
@@ -194,7 +192,6 @@ def _evaluation(
     if "default" not in own:
         return None
     shared = {"inputs": f"{parts['inputs']}, in evaluation mode", "files": parts.get("files", ())}
-    shared["placeholders"] = parts.get("placeholders")
     return replace(result_of(target, torch, {**answer, "parts": {**own, **shared}}, spots), mode="in evaluation mode")
 
 
@@ -203,10 +200,10 @@ def distinct(breaks: Iterable[Break]) -> list[Break]:
     return list({(found.gb, found.gb_type, found.stack[-1:]): found for found in breaks}.values())
 
 
-def as_part(result: TargetResult) -> TargetResult:
+def as_part(result: TargetResult, how: Literal["called", "guessed"]) -> TargetResult:
     """Mark a result as the result of a part instead of a compiled root."""
-    evaluation = None if result.evaluation is None else replace(result.evaluation, part=True)
-    return replace(result, evaluation=evaluation, part=True)
+    evaluation = None if result.evaluation is None else replace(result.evaluation, part=how)
+    return replace(result, evaluation=evaluation, part=how)
 
 
 def record_of(answer: Answer) -> dict[str, Any]:

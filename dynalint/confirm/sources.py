@@ -70,10 +70,18 @@ class UserSources:
 
     def function_at(self, path: str, line: int) -> str:
         """Return the qualified name of the innermost function around a line, or an empty string if there is none."""
+        return self._around(path, line)[2]
+
+    def body_around(self, path: str, line: int) -> tuple[int, int]:
+        """Return the lines of the innermost function around a line, without its first line, or those of the file."""
+        first, last, name = self._around(path, line)
+        return first + bool(name and first < last), last
+
+    def _around(self, path: str, line: int) -> tuple[int, int, str]:
         if path not in self._functions:
             self._functions[path] = functions_of("\n".join(self.lines(path)))
-        around = [(last - first, name) for first, last, name in self._functions[path] if first <= line <= last]
-        return min(around)[1] if around else ""
+        around = [one for one in self._functions[path] if one[0] <= line <= one[1]]
+        return min(around, key=lambda one: one[1] - one[0], default=(1, len(self.lines(path)), ""))
 
     def is_handled(self, path: str, line: int) -> bool:
         """Return whether a line is in a `try` that may handle an exception there."""

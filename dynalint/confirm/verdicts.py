@@ -2,23 +2,23 @@
 
 A break belongs to the innermost frame in the user's own code. A finding is `confirmed` if Dynamo broke the graph or
 recompiled there. It is `refuted` only if Dynamo traced every operation in its range in a frame that it captured, and
-`unreached` if the target ran without reaching it. Otherwise, it is `unconfirmed`, with the reason. If code breaks only
-when another break no longer makes its frame fall back to eager, it costs nothing yet, so it is confirmed as advice.
+`unreached` if the function that contains it ran without reaching it. Otherwise, it is `unconfirmed`, with the reason.
+If code breaks only when another break no longer makes its frame fall back to eager, it costs nothing yet, so it is
+confirmed as advice.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dynalint.confirm.located import Located
-from dynalint.confirm.options import ConfirmOptions, Target, resolved
+from dynalint.confirm.located import Located, is_way_to
+from dynalint.confirm.options import Target
 from dynalint.confirm.recompiles import blamed, breaks_at, guard
 from dynalint.confirm.results import Coverage, Spot, TargetResult
 from dynalint.confirm.sources import UserSources
-from dynalint.confirm.wording import break_text, comparison_text, effect_text, placeholders_text, problem_text
+from dynalint.confirm.wording import break_text, comparison_text, effect_text, problem_text, uncalled_text
 from dynalint.confirm.worker.dynamo.records import Break, RunFailure, StackFrame
 from dynalint.findings import EFFECTS, Effect, Evidence, Finding
 
@@ -26,10 +26,10 @@ CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 
 # The precedence of verdicts if targets disagree. If a target ran the line but could not be judged, the finding stays in
 # the report even if another target traced the line completely.
-_CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _UNREACHED, _FAILED = 6, 5, 4, 3, 2, 1
+_CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _UNREACHED, _FAILED, _UNCALLED = 6, 5, 4, 3, 2, 1, 0
 _WAYS = 4  # The maximum number of roots to try for a finding, nearest first.
 _DECIDED = (_CONFIRMED, _LATENT, _REFUTED)
-_NOT_REACHED = (_UNREACHED, _FAILED)
+_NOT_REACHED = (_UNREACHED, _FAILED, _UNCALLED)
 _BREAKS = frozenset(("Unsupported", "UserError"))
 # If a target fails in one of these phases, parts of it may still run: those in other files, if it cannot be imported.
 _NO_CALL = ("import", "build", "inputs", "run", "process")
@@ -69,13 +69,6 @@ class Confirmation:
         return [p for p in found if not p.finding.gb or p.finding.line == frame.line]
 
 
-def place(finding: Finding, options: ConfirmOptions, sources: UserSources, leads: Iterable[Target]) -> Located:
-    """Return a finding with its location. `leads` are the compiled roots that lead to it, nearest first."""
-    path = os.path.realpath(options.directory / finding.path)
-    root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
-    return Located(finding, path, sources.spot(path, finding), root, tuple(resolved(leads)))
-
-
 def _is_on(placed: Located, stack: Iterable[StackFrame]) -> bool:
     return any(placed.covers(frame.file, frame.line) for frame in stack)
 
@@ -96,14 +89,18 @@ def with_verdicts(confirmation: Confirmation) -> list[Finding]:
 
 
 def not_run(confirmation: Confirmation) -> list[Located]:
-    """Return findings whose roots could not be run. A root that is a local function cannot even be a target."""
+    """Return findings whose roots could not be run, or did not call the function that contains the finding.
+
+    A root that is a local function cannot even be a target.
+    """
     problems = [(one.target, one.problem) for one in confirmation.results if one.problem is not None]
     failed = [(one, why.phase) for one, why in problems if why.phase in _NO_CALL and why.outcome != "budget"]
-    failed += [(one.target, "inputs") for one in confirmation.results if one.placeholders]
 
     def is_stuck(placed: Located, best: Verdict | None) -> bool:
         if best is None:
             return not placed.leads and placed.finding.category in CONFIRMABLE
+        if best[0] == _UNCALLED:
+            return True
         ways = [(one, how) for one, how in failed if is_way_to(one, placed)]
         return best[0] in _NOT_REACHED and any(how != "import" or str(one.path) != placed.path for one, how in ways)
 
@@ -151,7 +148,9 @@ def _best(confirmation: Confirmation) -> list[Verdict | None]:
         for result, breaks in zip(confirmation.results, attributions, strict=True):
             verdict = _verdict(confirmation, placed, result, breaks.get(id(placed), []))
             # If a part was called separately, only a break counts, because real callers may pass different arguments.
-            if verdict is None or (result.part and verdict[0] < _LATENT):
+            # What the project's own call of a part does not reach is told, too.
+            counts = verdict is not None and (not result.part or verdict[0] >= _LATENT)
+            if verdict is None or not (counts or (result.part == "called" and verdict[0] == _UNREACHED)):
                 continue
             # Only a target that should reach the code may refute a finding, because any code that runs could forge
             # results.
@@ -203,7 +202,7 @@ def _verdict(
             return _CONFIRMED, _confirmed_by_break(confirmation, placed, result, expected)
         return _failed(result) if _concerns(result, placed) or _ran(result, placed) else None
     if placed.path not in result.files:
-        return _never_reached(result, placed)
+        return _never_reached(confirmation, result, placed)
     if breaks:
         return _CONFIRMED, _confirmed_by_break(confirmation, placed, result, breaks)
     if not result.complete:
@@ -234,30 +233,20 @@ def _concerns(result: TargetResult, placed: Located) -> bool:
     return is_way_to(result.target, placed)
 
 
-def is_way_to(target: Target, placed: Located) -> bool:
-    """Return whether the finding is in the target's own code, or the target reaches it through its call chain."""
-    finding = placed.finding
-    here = str(target.path) == placed.path
-    if here and (finding.function == target.qualname or finding.function.startswith(f"{target.qualname}.")):
-        return True
-    roots = {target.qualname, f"{target.qualname}.forward", f"{target.qualname}.__call__"}
-    if not finding.region or finding.region[0] not in roots or placed.root not in ("", str(target.path)):
-        return False
-    return here or len(finding.region) > 1
-
-
 def _ran(result: TargetResult, placed: Located) -> bool:
     """Return whether one of the finding's lines ran in eager mode."""
     lines = result.eager.lines.get(placed.path, ()) if result.eager is not None else ()
     return any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
 
 
-def _never_reached(result: TargetResult, placed: Located) -> Verdict | None:
-    """Return `unreached`, but only if the target should reach the finding."""
+def _never_reached(confirmation: Confirmation, result: TargetResult, placed: Located) -> Verdict | None:
+    """Return `unreached` if the finding's function ran, but only if the target should reach the finding."""
     if not _concerns(result, placed) and result.target not in placed.leads:
         return None
-    if result.placeholders and not f"{placed.finding.function}.".startswith(f"{result.target.qualname}."):
-        return _FAILED, _evidence(result, "unconfirmed", placeholders_text(result.inputs, result.target))
+    first, last = confirmation.sources.body_around(placed.path, placed.finding.line)
+    lines = result.eager.lines.get(placed.path, ()) if result.eager is not None else ()
+    if not any(first <= line <= last for line in lines):
+        return _UNCALLED, _evidence(result, "unconfirmed", uncalled_text(result.inputs, placed.finding.function))
     return _UNREACHED, _evidence(result, "unreached", f"{result.inputs} ran, but never reached this line.")
 
 
@@ -309,7 +298,7 @@ def _unbroken(confirmation: Confirmation, placed: Located, result: TargetResult)
     coverage = coverage_of(placed, result)
     default = result.default
     if not _ran(result, placed) and not coverage.traced:
-        return _never_reached(result, placed)
+        return _never_reached(confirmation, result, placed)
     name = placed.finding.function.rpartition(".")[2]
     again = next((one for one in result.recompiles if one.file == placed.path and name in one.function), None)
     if again is not None and placed.finding.category == "recompile":

@@ -82,10 +82,9 @@ def not_run_text(*, leads: bool, guesses: bool) -> str:
     return "no code that leads here was run."
 
 
-def placeholders_text(inputs: str, target: Target) -> str:
-    """Return why a call with placeholders, which did not reach a finding, shows nothing about it."""
-    why = f"{inputs} never reached this line, and has placeholders for modules that may lead there"
-    return f"{why}; declare an example for {target.name!r} under [tool.dynalint.examples]."
+def uncalled_text(inputs: str, function: str) -> str:
+    """Return why a call that ran shows nothing about the findings in a function."""
+    return f"{inputs} ran, but never called `{function}`, and no other call that was found does."
 
 
 def problem_text(problem: Problem, target: Target, torch: str) -> str:

@@ -263,6 +263,12 @@ def test_usual_names(name: str, value: Any) -> None:
     assert guessed_values.by_name(name) == value
 
 
+def test_a_guessed_config_has_an_end() -> None:
+    config = guessed_values.GuessedConfig()
+    assert config["hidden_size"] == guessed_values.WIDTH
+    assert list(config) == ["hidden_size"]
+
+
 def test_another_batch_has_more_rows_everywhere() -> None:
     call = ((torch.zeros(5, 3), {"ids": torch.arange(5)}), {"other": torch.zeros(7)})
     (x, named), kwargs = other_batch(call) or ((), {})

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from dynalint.confirm.discoveries import discoveries
-from dynalint.confirm.located import Located
+from dynalint.confirm.located import Located, is_way_to
 from dynalint.confirm.options import ConfirmOptions, Target
-from dynalint.confirm.results import Coverage, Problem, UncoveredRun
+from dynalint.confirm.results import Coverage, Problem, UncoveredRun, as_part
 from dynalint.confirm.results import TargetResult as Heard
 from dynalint.confirm.sources import UserSources
-from dynalint.confirm.verdicts import Confirmation, is_way_to, not_run, undecided, with_verdicts
+from dynalint.confirm.verdicts import Confirmation, not_run, undecided, with_verdicts
 from dynalint.confirm.worker.dynamo.records import (
     Break,
     Compile,
@@ -212,14 +212,19 @@ def test_a_line_that_never_ran_is_unreached_for_a_target_that_should_come_there(
     assert [one.evidence.status for one in with_verdicts(led)] == ["unreached"]
 
 
-def test_a_call_with_placeholders_shows_nothing_about_code_that_they_may_lead_to() -> None:
-    other = finding(5, 12, 23, function="Encoder.forward", region=("Model.forward", "Encoder.forward"))
-    empty = heard(eager=EagerRun({PATH: (3,)}, None), placeholders=True)
-    found = evidence(other, empty)
-    assert (found.status, "placeholders" in found.detail) == ("unconfirmed", True)
-    assert not_run(confirmation([other], empty))
-    assert status(other, empty, heard(eager=EagerRun({PATH: (3,)}, None))) == "unreached"
-    assert status(BRANCH, empty) == "unreached"
+def test_a_call_that_never_calls_the_function_shows_nothing_about_it() -> None:
+    other = finding(12, 20, 32, function="Model.tried", region=("Model.forward", "Model.tried"))
+    elsewhere = heard(eager=EagerRun({PATH: (3,)}, None))
+    found = evidence(other, elsewhere)
+    assert (found.status, "never called `Model.tried`" in found.detail) == ("unconfirmed", True)
+    # The functions on the way are run then. What the project's own calls of them do not reach is told.
+    assert not_run(confirmation([other], elsewhere))
+    part = replace(
+        elsewhere, eager=EagerRun({PATH: (11,)}, None), target=replace(RESULT.target, qualname="Model.tried")
+    )
+    assert status(other, elsewhere, as_part(part, "called")) == "unreached"
+    assert status(other, elsewhere, as_part(part, "guessed")) == "unconfirmed"
+    assert status(other, elsewhere, as_part(replace(part, coverage=covered(other)), "called")) == "unconfirmed"
 
 
 def test_what_a_lost_frame_hides_is_unconfirmed_with_the_break_that_hides_it() -> None:

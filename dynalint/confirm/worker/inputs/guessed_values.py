@@ -94,6 +94,10 @@ class GuessedConfig:
     def __getitem__(self, name: str) -> Any:
         return getattr(self, str(name))
 
+    def __iter__(self) -> Iterator[str]:
+        # Otherwise, Python would ask for items 0, 1, 2, ... without end.
+        return iter(vars(self))
+
     def get(self, _name: str, default: Any = None) -> Any:
         """Return the default, as a dict does if a key is missing."""
         return default

@@ -91,7 +91,7 @@ def subject_of(request: Mapping[str, Any], reply: Reply, like: BuiltTarget | Non
     if like is not None and like.guessed and all(isinstance(one, _SHARED) for one in pytree.tree_leaves(like.call)):
         return _built_like(like, makers, made)
     failures: list[BaseException | None] = []
-    while made is not None and time.process_time() - started < request["seconds"] / 3:
+    while made is not None and time.process_time() - started < request["seconds"] / 4:
         make, text = made
         try:
             return replace(_tried(make, text, request, reply), failures=tuple(failures))
@@ -149,7 +149,7 @@ def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> 
         raise ProblemError("build", RunFailure("TypeError", f"{name} cannot be called", 0))
     reply.stage(f"looking for inputs for {name}")
     try:
-        call = find_call(function, request["device"], request["seconds"] / 4)
+        call = find_call(function, request["device"], request["seconds"] / 8)
     except NoInputsError as error:
         attempt = None if error.call is None else _guessed(make, text, error.call)
         raise ProblemError("inputs", RunFailure("NoInputs", str(error), 0), attempt) from error

@@ -4,7 +4,6 @@ Parts of the answer, in the order in which they become known:
 
     files     the project's own source files that were imported
     inputs    a description of how the target was built and called
-    placeholders   whether guessed arguments include modules that only return their input
     problem   why there are no more parts: `{"phase", "failure"}`, with phases `import`, `build`, `inputs`, `run`
     shown     for each parameter, what the call passes, a record from `dynamo`
     eager, default, fullgraph   records from `dynamo`, or only `default` for a call that fails, if no other was found
@@ -38,13 +37,13 @@ from ..dynamo.hidden_breaks import JudgedFile, joined, latent_run
 from ..dynamo.records import EagerComparison, EagerRun, Run, Span, StackFrame, encode
 from ..dynamo.runs import Call, Maker
 from ..inputs.chosen_calls import REPEATS, ChosenCalls, choose
-from ..inputs.guessed_values import PassThrough
 from ..inputs.targets import BuiltTarget, ProblemError, subject_of
 from ..inputs.variants import rising
 from ..process.wire import Prefixed, Reply
 from ..source import loading, spans, stand_ins
 
-# After this fraction of the request's time, results are compared only if the request asks for it.
+# After this fraction of the request's time, results are compared only if the request asks for it. If it does not, the
+# comparison may take twice as long.
 _COMPARE_AFTER = 0.05
 # After this fraction, the compiler is interrupted, and what it has shown until then is sent.
 _COMPILING = 0.9
@@ -85,7 +84,6 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
     try:
         subject = subject_of(request, reply)
         reply.part("inputs", stand_ins.noted(subject.text))
-        reply.part("placeholders", subject.guessed and PassThrough.__name__ in subject.text)
         # Send the files now in case the process dies, and again at the end, when everything has been imported.
         reply.part("files", loading.imported_files(request["roots"]))
         run_modes(subject, request, reply, None)
@@ -146,9 +144,10 @@ def run_modes(
     if asked or (in_time and leaves_traces(make, subject.call)):
         reply.stage(f"comparing {name} with and without the compiler")
         # What nothing asks for must not use up the time of what comes after it.
-        with suppress(OutOfTimeError), nullcontext() if asked else late.kept():
+        limit = Deadline(request["seconds"] * 2 * _COMPARE_AFTER, request["seconds"])
+        with suppress(OutOfTimeError), nullcontext() if asked else limit.kept():
             found = _compared(subject, request)
-        if not late.passed:
+        if not limit.passed:
             reply.part("compare", encode(found))
     return True
 

@@ -7,6 +7,7 @@ named. A script in this kind of folder must not give access to everything else i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -30,6 +31,9 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _SHARED = "/tmp /var /var/tmp /etc /home /root /run /dev /dev/shm /proc /sys /mnt /media /srv /opt /usr /Users /Volumes"  # noqa: S108
 _PARTS_OF_A_PREFIX = ("bin", "lib", "lib64", "include", "share", "conda-meta", "pyvenv.cfg")
 _COMPILERS = ("g++", "gcc", "c++", "clang++", "clang", "ld", "nvcc", "ptxas")
+_FOLDERS = ("site-packages", "dist-packages")
+# The files that a folder of a package or of its metadata has.
+_IN_A_PACKAGE = ("__init__.py", "METADATA")
 _PLACES_IN_ENVIRONMENT = ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX")
 
 
@@ -54,6 +58,8 @@ def readable(reading: ReadableFolders, device: str, *, own_processes: bool) -> l
         found += _narrowed(str(Path(program).parent), homes)
     for folder in (*_import_path(), *reading.folders, *_libraries()):
         found += _narrowed(folder, homes)
+    for folder in _import_path():
+        found += _linked(folder, homes)
     for place in filter(None, map(os.environ.get, _PLACES_IN_ENVIRONMENT)):
         found += _prefix(place, homes)
     for compiler in filter(None, map(shutil.which, _COMPILERS)):
@@ -102,6 +108,28 @@ def _import_path() -> Iterator[str]:
         # The finder from scikit-build-core lists each file.
         files = getattr(finder, "known_source_files", None)
         yield from {str(Path(file).parent) for file in files.values()} if isinstance(files, dict) else ()
+
+
+def _linked(folder: str, homes: Iterable[str]) -> Iterator[Path]:
+    """Yield the packages to which an environment's folder has links. Some installers link each file, others folders.
+
+    A link to anything but a package with the same name shows nothing.
+    """
+    prefixes = (sys.prefix, sys.base_prefix)
+    if Path(folder).name not in _FOLDERS or not any(Path(folder).is_relative_to(one) for one in prefixes):
+        return
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            inside = (Path(entry.path, name) for name in _IN_A_PACKAGE)
+            known = next((one for one in inside if one.is_file()), None)
+            if known is not None:
+                real = Path(os.path.realpath(known)).parent
+            elif entry.name.endswith((".py", ".so")):
+                real = Path(os.path.realpath(entry.path))
+            else:
+                continue
+            if real.name == entry.name and str(real) != entry.path and not _holds_others(str(real), homes):
+                yield real
 
 
 def _libraries() -> Iterator[str]:

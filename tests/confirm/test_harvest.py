@@ -979,7 +979,7 @@ def test_a_test_that_ends_the_process_or_waits_leaves_the_others_to_run(
     reported: list[str] = []
     asked = (never, _branch(project), number)
     found = _judged(project, *asked, note=reported.append, confirm_from=("tests",))
-    assert [one.evidence.status for one in found] == ["unreached", "confirmed", "confirmed"]
+    assert [one.evidence.status for one in found] == ["unconfirmed", "confirmed", "confirmed"]
     (only,) = reported
     assert only.startswith("dynalint got no calls from tests/test_model.py::test_harm ")
     assert reason in only

@@ -308,6 +308,11 @@ class StoreRewrite:
         """Return the operands of an elementwise call, or None if the call may operate on whole rows."""
         scope, callee = self.scope, self.scope.kind(node.func)
         api = scope.project.api
+        match node:
+            case ast.Call(ast.Attribute(read, "unsqueeze"), [ast.UnaryOp(ast.USub(), ast.Constant(1))], []):
+                if read in self.reads:
+                    self.row = max(self.row, 1)
+                    return [read]  # the last dimension is added to the whole tensor as well
         entry = None
         operands = list(node.args)
         if isinstance(callee, k.Method) and as_tensor(callee.receiver) and isinstance(node.func, ast.Attribute):

@@ -33,7 +33,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.public import is_public
 from dynalint.analysis.scopes import Scopes
 from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small
-from dynalint.analysis.sparse import as_sparse
+from dynalint.analysis.sparse import as_sparse, as_tested
 from dynalint.analysis.statements import run_block
 from dynalint.analysis.steps import AnalysisFailure, Budgets, Exhausted, spent_now
 from dynalint.analysis.tensor_evidence import TensorEvidence
@@ -316,7 +316,7 @@ class Interpreter:
         frame = Frame(self, function.module, function, context)
         for name, kind in context.params.items():
             known = isinstance(kind, Unknown) and name in self.evidence.of(function)
-            frame.env[name] = self.evidence.kind(function, name) if known else kind
+            frame.env[name] = self.evidence.kind(function, name) if known else as_tested(function, name, kind)
         for name in self.evidence.sparse(function) & frame.env.keys():
             frame.env[name] = as_sparse(frame.env[name])
         receiver = self.method_receiver(function)

@@ -83,6 +83,13 @@ def as_sparse(kind: Kind) -> Kind:
     return k.rejoined(kind, [replace(one, sparse=True) if isinstance(one, k.Tensor) else one for one in kind.members])
 
 
+def as_tested(function: FunctionInfo, name: str, kind: Kind) -> Kind:
+    """Return the kind of a parameter. If the function tests whether it is sparse, some callers pass a dense tensor."""
+    if isinstance(kind, k.Tensor) and kind.sparse and f"{name}.is_sparse" in function.text:
+        return replace(kind, sparse=False)
+    return kind
+
+
 def sum_of(left: Kind, right: Kind, result: Kind) -> Kind:
     """Return the sum or difference of two tensors. It is marked as sparse if both tensors are sparse."""
     both = all(isinstance(one, k.Tensor) and one.sparse for one in (left, right))

@@ -114,7 +114,7 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
     sure = [flag.event for flag in breaks if flag.event not in known]
     ends = PossibleEnds((flag.event for flag in flags if flag.category == "graph-break"), refused, project)
     for flag in flags:
-        if flag.category == "recompile":
+        if _is_about_guards(flag):
             event = flag.event
             if event in skipped or is_left_over(event, sure, ends.of(event.function), project):
                 continue  # perhaps nothing that reads this is compiled
@@ -125,6 +125,12 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
     other = [flag.event for flag in flags if flag.category == "graph-break"]
     comprehensions = find_stranded({flag.event: flag.violation.node for flag in stranded}, sure, other, project)
     yield from (flag for flag in stranded if flag.event in comprehensions)
+
+
+def _is_about_guards(flag: Flag) -> bool:
+    """Return whether a flag is about a recompilation, or the advice that a call may cause one."""
+    called = flag.category == "advice" and isinstance(flag.event, Call) and not flag.rule.gb
+    return called or flag.category == "recompile"
 
 
 def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:

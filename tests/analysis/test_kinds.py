@@ -219,3 +219,10 @@ def test_nested_kinds_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None
         assert nested(k.INT, depth) != nested(k.SIZE, depth)  # with the same hash
         counts.append(len(calls))
     assert counts[1] <= 3 * counts[0]
+
+
+def test_the_keys_one_and_true_are_different_in_any_order() -> None:
+    one, true = (1, k.NONE), (True, k.STR)
+    value = k.join(k.NONE, k.STR)
+    assert k.Dictionary("dict", value, (one, true)) == k.Dictionary("dict", value, (true, one))
+    assert k.Dictionary("dict", k.NONE, ((1, k.NONE),)) != k.Dictionary("dict", k.NONE, ((True, k.NONE),))

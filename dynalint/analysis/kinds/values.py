@@ -200,7 +200,7 @@ class Dictionary(Composite):
         # No part is compared twice, because that would double the work at each level of nested kinds.
         if self.value != other.value or (self.others is not other.others and self.rest != other.rest):
             return False
-        if [key for key, _ in self.items] == [key for key, _ in other.items]:
+        if [(type(key), key) for key, _ in self.items] == [(type(key), key) for key, _ in other.items]:
             return self.items == other.items
         return self.by_key() == other.by_key()
 

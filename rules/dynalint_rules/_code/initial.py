@@ -130,11 +130,16 @@ def _in_object(name: str, owner: ClassInfo, project: Project) -> list[ast.expr]:
     if any(method.reached and method.name != "__init__" for method, _ in stores):
         return []
     given = [(value.id, place_of(value.id, method)) for method, value in stores if isinstance(value, ast.Name)]
-    calls = [call for cls in related for call in _creations(cls, project)] if given else []
+    calls = [made for cls in related for made in _creations(cls, project)] if given else []
     passed = [
-        value for one, place in given for call in calls for value in [*passed_by_name(call, one), *placed(call, place)]
+        value if around is None else _resolved(value, around)
+        for one, place in given
+        for around, call in calls
+        for value in [*passed_by_name(call, one), *placed(call, place)]
     ]
-    return [*initial(owner, name, project), *passed]
+    required = {one for one, _ in given} if passed else set()
+    kept = [one for one in initial(owner, name, project) if not (isinstance(one, ast.Name) and one.id in required)]
+    return [*kept, *passed]
 
 
 def _in_config(name: str, project: Project) -> list[ast.expr]:
@@ -177,15 +182,25 @@ def place_of(name: str, function: FunctionInfo) -> int:
     return names.index(name) if name in names else len(names)
 
 
-def _creations(cls: ClassInfo, project: Project) -> list[ast.Call]:
-    """Return the calls that create instances of a class, and its own calls of the constructors of its bases."""
+def _creations(cls: ClassInfo, project: Project) -> list[tuple[FunctionInfo | None, ast.Call]]:
+    """Return the calls that create instances of a class, and its own calls of the constructors of its bases.
+
+    Each comes with the function around it.
+    """
     key = _creations, cls, len(project.modules)
     if key not in project.answers:
-        named = [node for module, node in project.nodes_with(cls.name) if not is_test(module.file.path)]
-        own = [*walk_function(cls.methods["__init__"].node)] if "__init__" in cls.methods else []
-        calls = [(node, name) for name, nodes in ((cls.name, named), ("__init__", own)) for node in nodes]
-        project.answers[key] = [node for node, name in calls if isinstance(node, ast.Call) and _called(node) == name]
-    return cast("list[ast.Call]", project.answers[key])
+        constructor = cls.methods.get("__init__")
+        own = [(constructor, node) for node in walk_function(constructor.node)] if constructor is not None else []
+        named = [
+            (project.function_at(module, node), node)
+            for module, node in project.nodes_with(cls.name)
+            if isinstance(node, ast.Call) and not is_test(module.file.path)
+        ]
+        calls = [(one, name) for name, found in ((cls.name, named), ("__init__", own)) for one in found]
+        project.answers[key] = [
+            (around, node) for (around, node), name in calls if isinstance(node, ast.Call) and _called(node) == name
+        ]
+    return cast("list[tuple[FunctionInfo | None, ast.Call]]", project.answers[key])
 
 
 def calls_of(function: FunctionInfo, project: Project) -> Iterator[tuple[FunctionInfo, ast.Call]]:

@@ -31,12 +31,11 @@ def guards(function: FunctionInfo, project: Project) -> Iterator[tuple[ast.If, l
 
 
 def runs_once(function: FunctionInfo, project: Project) -> bool:
-    """Return whether a method is only called under a test of an attribute that the call always sets."""
+    """Return whether a method is only called under a test of an attribute that the call, or what follows it, sets."""
     return any(
         target.attr in {node.attr for node in walk(guard.test) if isinstance(node, ast.Attribute)}
         for guard, chain in guards(function, project)
-        for method in chain
-        for statement in method.statements
+        for statement in (*guard.body, *(one for method in chain for one in method.statements))
         if isinstance(statement, ast.Assign)
         for target in statement.targets
         if isinstance(target, ast.Attribute)

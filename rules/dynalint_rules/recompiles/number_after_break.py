@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violation, is_scripted, k, walk, way
 from dynalint_rules._code.initial import calls_of, passed_by_name, place_of, placed
-from dynalint_rules._code.left_out import is_in_autograd, is_left_out
+from dynalint_rules._code.left_out import is_in_autograd
 from dynalint_rules._code.settings import captures_scalars
 
 _NUMBERS = ("int", "float")
@@ -22,7 +22,7 @@ class NumberAfterBreak(Rule):
     code = "DYN804"
     name = "number-after-break"
     summary = "The code after a graph break is recompiled when a number read from a tensor changes"
-    category = "recompile"
+    category = "advice"  # whether the number differs from call to call depends on the data
     severity = "info"
     events = (Call,)
     calls = frozenset({"Tensor.item", "builtins.float", "builtins.int"})
@@ -50,13 +50,7 @@ class NumberAfterBreak(Rule):
             )
         else:
             return
-        yield Violation(
-            event.node,
-            message,
-            help="Keep the value as a 0-dim tensor.",
-            torch=torch,
-            category="advice" if is_left_out(event.node, event.function, project) else None,
-        )
+        yield Violation(event.node, message, help="Keep the value as a 0-dim tensor.", torch=torch)
 
 
 def _tensor_read(event: Call) -> ast.expr | None:

@@ -9,6 +9,7 @@ from dynalint.rulekit import Declined, Project, Rewrite, Rule, StateChange, Viol
 from dynalint_rules._code.changes import same
 from dynalint_rules._code.growth import is_there_before, settles
 from dynalint_rules._code.left_out import category_of
+from dynalint_rules._code.order import may_return_before
 
 _JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "dstack"})
 
@@ -26,11 +27,12 @@ class GrowingTensor(Rule):
         if event.fresh or not event.reads_old or event.home.type in ("argument", "default"):
             return
         if _is_prolonged(event) and is_there_before(event, project) and not settles(event, project):
+            enough = may_return_before(event.function, event.statement)  # as in `if length <= self.length: return`
             yield Violation(
                 event.statement,
                 f"`{event.home.name}` grows on every call, so the second call recompiles with a dynamic size",
                 help="Write into a tensor with a fixed size, or let the caller keep the joined tensor.",
-                category=category_of(event, project),
+                category="advice" if enough else category_of(event, project),
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:

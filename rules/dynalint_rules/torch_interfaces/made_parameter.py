@@ -15,6 +15,7 @@ from dynalint.rulekit import (
     torch_api,
     walk,
     walk_function,
+    way,
 )
 from dynalint_rules._code.initial import by_default
 
@@ -73,7 +74,10 @@ def _is_further(event: Call, project: Project) -> bool:
 
 
 def _is_made_here(event: Call, project: Project) -> bool:
-    """Return whether a parameter's tensor is computed in the function that calls `nn.Parameter`."""
+    """Return whether a parameter's tensor is computed in the function, and after it made any other parameter.
+
+    Creating a parameter breaks the graph, and what was computed before is given to the graph that follows.
+    """
     tensor = k.only_tensor(event.args[0]) if event.args else None
     if not event.node.args or tensor is None or tensor.origin is not None:
         return False
@@ -89,6 +93,17 @@ def _is_made_here(event: Call, project: Project) -> bool:
         values = (
             [] if any(isinstance(one, ast.Call) and not _is_torch(kinds.get(one.func)) for one in values) else values
         )
+    first = min((one.lineno for one in values), default=0)
+    between = range(first + 1, event.statement.lineno)
+    known, parents = project.kinds(event.function), project.parents(event.function)
+    earlier = (
+        one
+        for one in walk_function(event.function.node)
+        if isinstance(one, ast.Call) and one.lineno in between and way(one, parents) <= way(event.node, parents)
+    )
+    callees = (known.get(one.func) for one in earlier)
+    if any(isinstance(one, k.External) and torch_api.canonical(one.name) in _PARAMETERS for one in callees):
+        return False
     return bool(values) and all(isinstance(one, ast.Call | ast.BinOp) for one in values)
 
 

@@ -29,7 +29,7 @@ from dynalint.analysis.given_up import (
     way,
 )
 from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.kinds import only_tensor
+from dynalint.analysis.kinds import Unknown, only_tensor
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import quote
 
@@ -85,9 +85,16 @@ class PossibleEnds:
         return self._known[function]
 
     def leave_alone(self, function: FunctionInfo, seen: frozenset[FunctionInfo] = frozenset()) -> bool:
-        """Return whether Dynamo may compile a function by itself, and finds no tensor operation for a graph in it."""
+        """Return whether Dynamo may compile a function by itself, and finds no tensor operation for a graph in it.
+
+        Calls of unknown functions may break the graph, and methods of plain objects without tensors are often called
+        beside code that Dynamo does not trace, such as file access.
+        """
         if function.caller is None or _has_operation(function, self._project):
             return False
+        plain = function.owner is not None and not self._project.is_module_class(function.owner)
+        if plain and any(_calls_unknown(one, self._project) for one in function.callers):
+            return True
         callers = function.called_by.keys() - {function, *seen}
         return all(self.of(caller) or self.leave_alone(caller, seen | {function}) for caller in callers)
 
@@ -109,8 +116,14 @@ class PossibleEnds:
 
 
 def _has_operation(function: FunctionInfo, project: Project) -> bool:
+    """Return whether a function computes with tensors, rather than with arrays, numbers and objects."""
+    found = (kind for node, kind in project.kinds(function).items() if isinstance(node, ast.Call | ast.BinOp))
+    return any(tensor is not None and not tensor.array for tensor in map(only_tensor, found))
+
+
+def _calls_unknown(function: FunctionInfo, project: Project) -> bool:
     kinds = project.kinds(function)
-    return any(isinstance(node, ast.Call | ast.BinOp) and only_tensor(kind) is not None for node, kind in kinds.items())
+    return any(isinstance(node, ast.Call) and isinstance(kinds.get(node.func), Unknown) for node in kinds)
 
 
 def _ending(

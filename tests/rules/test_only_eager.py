@@ -99,9 +99,11 @@ class Model(nn.Module):
         ("for i in x.long().tolist():", "key", False),
         ("for i in x.long().tolist():", "x + 1", True),
         ("for i in range(3):", "key", True),
+        ("for i in range(3):", "x.store.read(key)", False),
+        ("for i in range(3):", "x + 1", True),
     ],
 )
-def test_a_function_without_operations_that_is_compiled_by_itself(loop: str, result: str, claimed: bool) -> None:
+def test_a_method_of_a_plain_object(loop: str, result: str, claimed: bool) -> None:
     code = _CALLED.format(loop=loop, result=result)
     if "tolist" in loop:
         code = code.replace("x = x * 2", "x = x * 2 if (x > i).any() else x")

@@ -191,6 +191,43 @@ def test_a_selection_from_a_sparse_tensor() -> None:
     assert "DYN806" not in _claims(_SELECTION.format(body=body))
 
 
+_BUILT = """\
+class once:
+    def __init__(self, build):
+        self.build, self.ran = build, set()
+
+    def __call__(self, model, x):
+        if model not in self.ran:
+            self.ran.add(model)
+            self.build(model, x)
+
+
+def plain(build):
+    return build
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = None
+
+    {decorator}
+    def make(self, x):
+        if self.scale is None:
+            self.scale = torch.ones(x.shape[-1])
+
+    def forward(self, x: torch.Tensor):
+        {call}
+        return x * self.scale
+"""
+
+
+@pytest.mark.parametrize(("decorator", "claimed"), [("@once", False), ("@plain", True)])
+def test_a_method_that_an_object_of_the_project_replaces(decorator: str, claimed: bool) -> None:
+    call = "Model.make(self, x)" if decorator == "@once" else "self.make(x)"
+    assert ("DYN508" in _claims(_BUILT.format(decorator=decorator, call=call))) is claimed
+
+
 _TAKEN = """\
 class Stage(nn.Module):
     def __init__(self):

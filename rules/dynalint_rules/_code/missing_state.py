@@ -96,6 +96,7 @@ def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
         and not any(_sets_back(statement, found, state, kinds) for _, statement in others)
         and all(node is found.statement or is_taken(node, arm, function, project) for node, arm in arms)
         and not _may_leave(event, found, project)
+        and not _is_replaced(function, project)
         and not is_behind_flag(function, project, state.name)
     )
 
@@ -104,6 +105,16 @@ def _is_part(function: FunctionInfo, event: Change) -> bool:
     """Return whether a function makes a change, overrides the one that does, or is called by the statement."""
     called = (one.func for one in walk(event.statement) if isinstance(one, ast.Call))
     return function.name in (event.function.name, *(one.attr for one in called if isinstance(one, ast.Attribute)))
+
+
+def _is_replaced(function: FunctionInfo, project: Project) -> bool:
+    """Return whether a decorator is a class of the project, whose object may call the function only once."""
+    interpreter, decorators = project.interpreter, getattr(function.node, "decorator_list", ())
+    targets = (one.func if isinstance(one, ast.Call) else one for one in decorators)
+    named = (one for one in targets if isinstance(one, ast.Name | ast.Attribute))
+    return interpreter is not None and any(
+        isinstance(interpreter.scopes.in_scope(one, function.module, function.parent), k.Class) for one in named
+    )
 
 
 def _may_leave(event: Change, found: StateTest, project: Project) -> bool:

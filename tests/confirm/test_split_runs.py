@@ -49,6 +49,7 @@ class Unbuildable(nn.Module):
         self.names = store.load("names")[{bound}]
 
     def forward(self, x):
+        print(self.names)
         return scaled(x)
 
 

@@ -15,6 +15,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Load
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import Kind, Unknown
+from dynalint.analysis.steps import all_nodes
 
 if TYPE_CHECKING:
     from dynalint.analysis.index import FunctionInfo
@@ -85,9 +86,11 @@ def as_sparse(kind: Kind) -> Kind:
 
 def as_tested(function: FunctionInfo, name: str, kind: Kind) -> Kind:
     """Return the kind of a parameter. If the function tests whether it is sparse, some callers pass a dense tensor."""
-    if isinstance(kind, k.Tensor) and kind.sparse and f"{name}.is_sparse" in function.text:
-        return replace(kind, sparse=False)
-    return kind
+    if not isinstance(kind, k.Tensor) or not kind.sparse or "is_sparse" not in function.text:
+        return kind
+    tests = (one for one in all_nodes(function.node) if isinstance(one, ast.Attribute) and one.attr == "is_sparse")
+    tested = any(isinstance(one.value, ast.Name) and one.value.id == name for one in tests)
+    return replace(kind, sparse=False) if tested else kind
 
 
 def sum_of(left: Kind, right: Kind, result: Kind) -> Kind:

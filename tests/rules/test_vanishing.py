@@ -47,3 +47,17 @@ class Sparse(nn.Module):
 """
     found = dynalint.check_source("model.py", _START + code)
     assert [(one.code, one.function) for one in found] == [("DYN606", "Sparse.forward")]
+
+
+def test_a_tensor_whose_name_ends_like_one_that_is_tested() -> None:
+    code = """\
+def values(x: torch.Tensor, max_x: torch.Tensor):
+    return x * 2 if max_x.is_sparse else x
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return values(x.to_sparse(), x)
+"""
+    found = dynalint.check_source("model.py", _START + code)
+    assert ("DYN606", "values") in [(one.code, one.function) for one in found]

@@ -118,7 +118,7 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
             event = flag.event
             if event in skipped or is_left_over(event, sure, ends.of(event.function), project):
                 continue  # perhaps nothing that reads this is compiled
-            if ends.leave_alone(event.function):
+            if ends.may_have_no_graph(event.function):
                 continue
         open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
         yield replace(flag, proviso=known[flag.event]) if open_ else flag

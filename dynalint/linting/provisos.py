@@ -84,7 +84,7 @@ class PossibleEnds:
             self._known[function] = _ending(function, own, self._refused, self._breaking, project)
         return self._known[function]
 
-    def leave_alone(self, function: FunctionInfo, seen: frozenset[FunctionInfo] = frozenset()) -> bool:
+    def may_have_no_graph(self, function: FunctionInfo, seen: frozenset[FunctionInfo] = frozenset()) -> bool:
         """Return whether Dynamo may compile a function by itself, and finds no tensor operation for a graph in it.
 
         Calls of unknown functions may break the graph, and methods of plain objects without tensors are often called
@@ -96,7 +96,7 @@ class PossibleEnds:
         if plain and any(_calls_unknown(one, self._project) for one in function.callers):
             return True
         callers = function.called_by.keys() - {function, *seen}
-        return all(self.of(caller) or self.leave_alone(caller, seen | {function}) for caller in callers)
+        return all(self.of(caller) or self.may_have_no_graph(caller, seen | {function}) for caller in callers)
 
     @cached_property
     def _breaking(self) -> Collection[FunctionInfo]:

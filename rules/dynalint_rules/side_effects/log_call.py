@@ -10,7 +10,8 @@ from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Vi
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.bystanders import guarded_bystanders
-from dynalint_rules._shared.guard.statements import check_arguments, guarded, may_go_unasked
+from dynalint_rules._shared.guard.skipping import check_arguments, may_go_unasked
+from dynalint_rules._shared.guard.statements import guarded
 
 _LEVELS = "debug info warning warn error exception critical fatal log".split()
 _ASKING = ("isEnabledFor", "vlog", "log_first_n", "log_every_n", "warning_once", "info_once")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .describing import numbers, short, worded
 from .observing import ADDRESS, PLAIN, SCRIPT, Observation, as_numbers, tensors_in
 
 _MOST_COMPARED = 100_000
@@ -253,9 +254,9 @@ def _differ(where: str, one: Any, other: Any, equality: Equality, seen: set[tupl
     if _is(one, torch.Tensor) and _is(other, torch.Tensor):
         return _tensors_differ(where, one, other, equality)
     if type(one).__qualname__ != type(other).__qualname__:
-        return f"{where}: {_worded(one)} became {_worded(other)}"
+        return f"{where}: {worded(one)} became {worded(other)}"
     if _is(one, PLAIN):
-        return None if _equal_plain(one, other, equality) else f"{where}: {_worded(one)} became {_worded(other)}"
+        return None if _equal_plain(one, other, equality) else f"{where}: {worded(one)} became {worded(other)}"
     seen.add((id(one), id(other)))
     left, right = _children(one), _children(other)
     if left is None or right is None:
@@ -312,7 +313,7 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
     for name in ("dtype", "shape", "device", "layout"):
         left, right = getattr(one, name), getattr(other, name)
         if left != right:
-            return f"{where}: {name} {_short(left)} became {_short(right)}"
+            return f"{where}: {name} {short(left)} became {short(right)}"
     # The gradients of inputs and parameters show whether the output's gradient is zero.
     unused = not one.requires_grad or not equality.backward
     if one.requires_grad != other.requires_grad and not (
@@ -327,7 +328,7 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
     # A sum that cancels out leaves nothing but rounding errors, which only an absolute tolerance allows.
     if same or (equality.practical and _within_tolerances(left, right)):
         return None
-    before, after = _numbers(one), _numbers(other)
+    before, after = numbers(one), numbers(other)
     return f"{where}: {_first_apart(left, right)}" if before == after else f"{where}: {before} became {after}"
 
 
@@ -336,7 +337,7 @@ def _first_apart(one: torch.Tensor, other: torch.Tensor) -> str:
     one, other = one.to_dense().cpu(), other.to_dense().cpu()
     apart = ~torch.isclose(one, other, rtol=0.0, atol=0.0, equal_nan=True) if one.is_floating_point() else one != other
     if not apart.any():
-        return f"{_numbers(one)} became another {_numbers(other)}"
+        return f"{numbers(one)} became another {numbers(other)}"
     place = tuple(apart.nonzero()[0].tolist())
     return f"{one[place].item()} became {other[place].item()} at {list(place)}"
 
@@ -385,21 +386,3 @@ def _within(one: torch.Tensor, other: torch.Tensor, share: float, least: float =
     except (AssertionError, RuntimeError, NotImplementedError):
         return False
     return True
-
-
-def _short(value: Any) -> str:
-    return str(tuple(value)) if isinstance(value, torch.Size) else str(value)
-
-
-def _numbers(tensor: torch.Tensor) -> str:
-    numbers = tensor.detach().to_dense().flatten()[:4].tolist()
-    # `or 0.0` hides the sign of zero, which makes no difference.
-    text = ", ".join(f"{number or 0.0:.6g}" if isinstance(number, float) else str(number) for number in numbers)
-    return f"[{text}{', ...' if tensor.numel() > 4 else ''}]"
-
-
-def _worded(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of {str(value.dtype).removeprefix('torch.')}"
-    text = repr(value) if isinstance(value, PLAIN) else f"a {type(value).__qualname__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -16,7 +16,8 @@ from dynalint_rules._code.effects import SHOWS, effects_of
 from dynalint_rules._code.names import statement_of
 from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.guard.statements import guarded_all, is_caught, may_raise
+from dynalint_rules._shared.guard.skipping import is_caught, may_raise
+from dynalint_rules._shared.guard.statements import guarded_all
 
 
 def guarded_bystanders(scope: Scope, event: Event, watched: Callable[[str], bool], title: str) -> Rewrite:

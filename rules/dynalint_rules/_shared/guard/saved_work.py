@@ -12,7 +12,8 @@ from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.names import is_named, last_value, loads, only_value, stores, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
-from dynalint_rules._shared.guard.statements import compiling, eager_test, may_go_unasked
+from dynalint_rules._shared.guard.skipping import may_go_unasked
+from dynalint_rules._shared.guard.statements import compiling, eager_test
 from dynalint_rules._shared.mask.masked import mask_of_something, reduced_as_whole
 
 

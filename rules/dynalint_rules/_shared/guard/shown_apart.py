@@ -25,10 +25,10 @@ from dynalint_rules._code.names import is_named
 from dynalint_rules._code.raising import is_plain
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif
+from dynalint_rules._shared.guard.skipping import may_go_unasked
 from dynalint_rules._shared.guard.statements import (
     asks_tensor,
     eager_test,
-    may_go_unasked,
     only_shows,
 )
 from dynalint_rules._shared.text import end_of_claim
